@@ -17,10 +17,8 @@ from .samples import ABSENT, SKIPPED, STOPPED, CaseKey, Side, Unmeasured
 from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Terms, Verdict, judge, percent
 
 BASE, NEW, BOTH = "base", "new", "both"
-_NAMED = 3
-"""How many workloads of each side are named where the sides have none in common."""
-ORDER = (SLOWER, INCONCLUSIVE, FASTER, NO_SIGN, SAME)
-"""The verdicts from the worst to the best."""
+_NAMED = 3  # how many workloads of each side are named where the sides have none in common
+ORDER = (SLOWER, INCONCLUSIVE, FASTER, NO_SIGN, SAME)  # the verdicts from the worst to the best
 
 
 class Missing(NamedTuple):

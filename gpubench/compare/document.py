@@ -21,15 +21,11 @@ from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Verdict, percent
 
-TABLE_ROWS = 200
-"""Rows of a table for people; the JSON has them all."""
+TABLE_ROWS = 200  # rows of a table for people; the JSON has them all
 _MISSING_ROWS = 20
-_FEW_ROWS = 10
-"""How many inconclusive benchmarks the table shows; lines above it count them all and give the reasons."""
-_LONGEST, _WHOLE = 80, 10_000
-"""Most characters of a benchmark's label on a screen, and in Markdown."""
-_NAMED = 3
-"""How many benchmarks a line names."""
+_FEW_ROWS = 10  # how many inconclusive benchmarks the table shows; lines above it count them all and give the reasons
+_LONGEST, _WHOLE = 80, 10_000  # most characters of a benchmark's label on a screen, and in Markdown
+_NAMED = 3  # how many benchmarks a line names
 
 
 def to_json(comparison: Comparison) -> str:

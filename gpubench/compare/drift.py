@@ -12,14 +12,10 @@ from ..statistics import inference
 from .evidence import Drift, Evidence, ProcessKey, of_stage
 from .samples import CaseKey, Cases, busy_processes
 
-LEAST_SPREAD = 0.003
-"""Lower bound on the spread between processes; the smallest measured in any benchmark."""
-RUN_DRIFT = 0.05
-"""Standard deviation, from run to run, of the change that all benchmarks of a run share."""
-MOST_DRIFT = 3.0
-"""A shared change of more than this many standard deviations is a change and not drift."""
-LEAST_CASES = 5
-"""The fewest benchmarks that show drift: with fewer, a change of one can't be distinguished from drift."""
+LEAST_SPREAD = 0.003  # lower bound on the spread between processes; the smallest measured in any benchmark
+RUN_DRIFT = 0.05  # standard deviation, from run to run, of the change that all benchmarks of a run share
+MOST_DRIFT = 3.0  # a shared change of more than this many standard deviations is a change and not drift
+LEAST_CASES = 5  # the fewest benchmarks that show drift: with fewer, a change of one can't be distinguished from drift
 STEADIER = 4.0
 """A benchmark doesn't follow the machine's speed, for example because it waits, if its processes agree better by this
 factor as they are than corrected for drift: by chance in one comparison of a hundred (F test, 4 and 4 degrees)."""

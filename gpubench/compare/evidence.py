@@ -21,8 +21,7 @@ STUCK, SLICE_S = 3.0, 5e-4
 """A process all of whose rounds took STUCK times as long as the fastest of another process of the same code waited
 for something else. If its rounds are uneven, waiting explains such a difference between the sides too, from SLICE_S on:
 a scheduler lets another program run for longer than that."""
-FAR = 2.0
-"""A median so many times its fastest round shows that rounds waited, if it is longer by SLICE_S too."""
+FAR = 2.0  # a median so many times its fastest round shows that rounds waited, if it is longer by SLICE_S too
 MANY = 6
 """With so many processes a side, it isn't by chance that all of one side waited, and processes with a median of
 STUCK times as long as another's are left out if most remain; fewer would show too little of the noise."""

@@ -40,18 +40,15 @@ BUDGET_S = 900.0
 SCREENING_PAIRS, MOST_SCREENING = 3, 10
 """Screening pairs of every benchmark, and the most for benchmarks with more noise. Two would do, but on a busy
 machine one process in eight is held up."""
-LARGE = 2.0
-"""Screening should detect a change of this many thresholds."""
-LEAST_FRESH = 6
-"""Fresh pairs of any suspect: with fewer, a single process that is held up leaves too little evidence."""
+LARGE = 2.0  # screening should detect a change of this many thresholds
+LEAST_FRESH = 6  # fresh pairs of any suspect: with fewer, a single process that is held up leaves too little evidence
 CONFIRMING_POWER = 0.9
 REGRESSION = 0.5
 """The change that made a benchmark suspect is an overestimate: confirming should detect this share of its logarithm."""
 MOST_TRIES = 3
 """Pairs in which other programs held a suspect up are replaced, until it was measured this many times as often as
 planned."""
-RESERVE = 1.5
-"""Factor on the budget that an error message advises: other programs may slow the measurement."""
+RESERVE = 1.5  # factor on the budget that an error message advises: other programs may slow the measurement
 
 
 def planned_pairs(

@@ -18,8 +18,7 @@ from ..runfile.quantities import moment_of
 from ..runfile.runs import read_runs
 from ..runfile.schema import Run, Times
 
-SMOKE = "smoke"
-"""The preset that only tries each case's code."""
+SMOKE = "smoke"  # the preset that only tries each case's code
 SCREEN, CONFIRM = "screen", "confirm"
 """The stages of ``compare --interleave``: all benchmarks, then fresh runs of the suspects."""
 UNEVEN = 1.15
@@ -28,10 +27,8 @@ threads that waited in all rounds, 43; the others lasted whole ticks."""
 TICK_S, ON_TICK, STEADY, MOST_TICKS_S = 1e-3, 0.04, 0.002, 0.1
 """A tick of a scheduler's clock, or a part of it; rounds that waited for ticks end within this fraction of one, have an
 interquartile range of at most this share of their median, and last at most so long."""
-_LONGEST = 80
-"""Most characters of an id with a name for people, which may be cut; a longer id stays whole."""
-MOSTLY = 0.5
-"""Other programs count as using the cores of a process if this share of its cases is flagged for it."""
+_LONGEST = 80  # most characters of an id with a name for people, which may be cut; a longer id stays whole
+MOSTLY = 0.5  # other programs count as using the cores of a process if this share of its cases is flagged for it
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -16,8 +16,7 @@ from .drift import LEAST_SPREAD, hidden_variance
 from .evidence import Evidence
 from .samples import CaseKey
 
-FALSE_DISCOVERIES = 0.025
-"""The false discovery rate that is asked for."""
+FALSE_DISCOVERIES = 0.025  # the false discovery rate that is asked for
 SUSPICION, SUSPICION_OF_LEAST = 0.1, 0.05
 """One-sided p values, for the medians and for the fastest rounds. Either makes a benchmark suspect if that summary
 changed by half the threshold. On a busy machine the fastest rounds alone may show a change; only fresh runs decide."""

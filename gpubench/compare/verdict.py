@@ -26,8 +26,7 @@ from .tests import FALSE_DISCOVERIES, POWER, larger_p, suspicions, tail, tested
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NO_SIGN = "faster", "slower", "same", "inconclusive", "no sign of a change"
 THRESHOLD = 0.05
-USUAL_SPREAD = 0.03
-"""Spread of most benchmarks' processes on an idle machine, for advice where none was measured."""
+USUAL_SPREAD = 0.03  # spread of most benchmarks' processes on an idle machine, for advice where none was measured
 HIDES = 0.2
 """A benchmark in which a change of this share stays hidden is inconclusive: no sign of a change would sound cleared."""
 MOST_NEEDED = 100

@@ -11,8 +11,7 @@ from .matching import shown_name
 from .quantities import SWITCH, counted, seconds_text
 from .schema import CpuFacts, Result, Run, Scalar
 
-PLAIN_FACTOR = 1.2
-"""Factor between a call's time and that in a plain process from which both are shown."""
+PLAIN_FACTOR = 1.2  # factor between a call's time and that in a plain process from which both are shown
 _SWITCHES = {
     "tf32": "TF32",
     "tf32_matmul": "TF32 in matrix products",
@@ -24,8 +23,7 @@ _SWITCHES = {
     "cudnn_deterministic": "cuDNN deterministic",
     "deterministic": "deterministic algorithms",
 }
-_OF_CPUS = ("float32_matmul",)
-"""Switches that change a CPU's times."""
+_OF_CPUS = ("float32_matmul",)  # switches that change a CPU's times
 _OF_THE_CPU = {
     "sockets": "sockets in use",
     "numa_nodes": "NUMA nodes in use",

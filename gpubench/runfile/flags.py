@@ -26,19 +26,15 @@ class Advice(NamedTuple):
     remedy: str
 
 
-WAITING = "waiting"
-"""The flag of a time that measures the scheduler: it is compared with nothing."""
+WAITING = "waiting"  # the flag of a time that measures the scheduler: it is compared with nothing
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 CONTENDED, TOO_SHORT, NOISY_FLAG = "contended", "too-short", "noisy"
-DIFFERENT = "different-result"
-"""The flag of an expression with another result than the first one: its time is right."""
+DIFFERENT = "different-result"  # the flag of an expression with another result than the first one: its time is right
 POWER_LIMITED = "power-limited"
 """The flag of a device at its power limit: the usual state of a busy GPU; the time is right and is no noise."""
-NOISY = 0.15
-"""Spread (IQR over median) above which the median of a few rounds is unreliable."""
-FEW = 5
-"""The fewest rounds that show a process's own spread."""
+NOISY = 0.15  # spread (IQR over median) above which the median of a few rounds is unreliable
+FEW = 5  # the fewest rounds that show a process's own spread
 
 ADVICE = {
     IMPLAUSIBLE: Advice(

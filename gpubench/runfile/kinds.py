@@ -36,8 +36,7 @@ KINDS: Mapping[str, Kind] = {
     "copies": Kind("copies", summarised=False),
     "distributed": Kind("multi-GPU work", summarised=False),
     "details": Kind("details of other benchmarks", summarised=False),
-}
-"""Kinds by the marker's ``kind``. ``details`` are parts of a step, and settings that the work itself doesn't use."""
+}  # kinds by the marker's ``kind``. ``details`` are parts of a step, and settings that the work itself doesn't use
 
 
 def names_of(case: Case) -> tuple[str, ...]:

@@ -36,8 +36,7 @@ from ..statistics import intervals
 from .schema import KEY, OK
 from .writer import fit, without_homes
 
-RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
-"""Files of a run in its folder."""
+RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"  # files of a run in its folder
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 _UNMERGED = "no number: its entries in the journal don't belong together"
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"

@@ -17,8 +17,7 @@ from ..errors import UsageError
 from .kinds import KINDS
 from .quantities import listed, shorten
 
-_EXPRESSIONS = "time."
-"""Prefix of the names of expressions: the file that they are measured in."""
+_EXPRESSIONS = "time."  # prefix of the names of expressions: the file that they are measured in
 SHIPPED = frozenset({
     "attention", "classic", "convolution", "data_parallel", "distributed", "elementwise", "fft", "irregular",
     "linear_algebra", "llm", "matmul", "model_parallel", "models", "quantised", "reductions", "science", "serving",

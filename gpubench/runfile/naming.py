@@ -20,8 +20,7 @@ from .schema import Case, Result
 
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, which would be too long for a table."""
-LONGEST_VALUE = 40
-"""The longest text of a parameter's value that is shown; pytest's id stands for a longer one."""
+LONGEST_VALUE = 40  # the longest text of a parameter's value that is shown; pytest's id stands for a longer one
 _OBJECT = re.compile(r"\AUNSERIALIZABLE\[(.*)\]\Z", re.DOTALL)
 """The text that pytest-benchmark writes for a value that JSON can't represent."""
 _TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")

@@ -17,13 +17,11 @@ from ..errors import UsageError
 from .quantities import share_of
 
 PRESETS = ("smoke", "glance", "quick", "full")
-IN_ONE_PROCESS = ("smoke", "glance")
-"""Presets of a run that times in one process by default."""
+IN_ONE_PROCESS = ("smoke", "glance")  # presets of a run that times in one process by default
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
-OPTIONAL_DEVICES = ("auto", "all", "cpu")
-"""Names of devices that stand for the available ones."""
+OPTIONAL_DEVICES = ("auto", "all", "cpu")  # names of devices that stand for the available ones
 WHAT, CARE, OUTPUT, ADVANCED = GROUPS = ("what to measure", "how carefully", "output", "advanced")
 """Headings of ``--help``."""
 
@@ -120,8 +118,7 @@ _OF_COMMANDS = (
     Option("threshold", "threshold", CARE, "", type=share_of),
     Option("budget", "budget", CARE, "", type=float),
     Option("pairs", "pairs", CARE, "", type=int),
-)
-"""Options that single commands declare and parse with :func:`reader`."""
+)  # options that single commands declare and parse with :func:`reader`
 _KEYS = ("devices", "preset", "threads", "processes", "deadline", "baseline", "threshold", "budget")
 """Options that ``[tool.gpubench]`` may set, by their fields."""
 

@@ -12,8 +12,7 @@ from .quantities import text
 from .schema import Bandwidth, Ceilings, Raised, Result, Run, Times
 from .utilisation import Utilisation, most, utilisation
 
-APART = 1.25
-"""Slowest over fastest process: on a quiet machine nine of ten cases stay below."""
+APART = 1.25  # slowest over fastest process: on a quiet machine nine of ten cases stay below
 FEWEST_ABOVE, MANY_ABOVE = 3, 0.1
 """The peaks of a device are disproved if at least this many results, and this share of all, exceed them."""
 CONTRADICTED, FIXED_COST_S = 2.0, 1e-4

@@ -31,8 +31,7 @@ from .ledger import percentiles
 from .naming import LONGEST_TEXT, named
 from .schema import KEY, Benchmark, Case, Machine, Measurement, Process, Raised, Result, Run, Times
 
-LARGEST = 256 * 1024**2
-"""The most bytes of a file: a run of 11,900 cases in three processes."""
+LARGEST = 256 * 1024**2  # the most bytes of a file: a run of 11,900 cases in three processes
 MOST_NAMED = 4
 _COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 """How files of gzip, zip, bzip2, xz and zstd begin."""

@@ -19,24 +19,19 @@ from .quantities import moment_of
 
 KEY = "gpubench"
 SCHEMA_VERSION = 2
-VERSIONS = (1, SCHEMA_VERSION)
-"""Versions that are read: of the first, fields that are gone now are passed over."""
+VERSIONS = (1, SCHEMA_VERSION)  # versions that are read: of the first, fields that are gone now are passed over
 SAMPLES_KEPT = 200
 
 OK, UNMEASURED = "ok", ("skipped", "oom", "error", "timeout", "crashed")
-ACCEPTABLE = (OK, "skipped")
-"""The statuses of a benchmark that hasn't failed."""
+ACCEPTABLE = (OK, "skipped")  # the statuses of a benchmark that hasn't failed
 
-TIMERS = ("device_clock", "timer", "replay")
-"""Names (``options.timer``) of the clocks that wait for the device."""
+TIMERS = ("device_clock", "timer", "replay")  # names (``options.timer``) of the clocks that wait for the device
 
 MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
 """The most cases of a run, parameters of a case, devices of a machine and flags of a process: far more than real runs
 have, and still read in a second or two."""
-MOST_OPERATORS = 2_000
-"""Kinds and sizes of operators in a call; a network has some twenty."""
-MOST_NAMES = 500
-"""Different names of parameters in one table, which has a column for each."""
+MOST_OPERATORS = 2_000  # kinds and sizes of operators in a call; a network has some twenty
+MOST_NAMES = 500  # different names of parameters in one table, which has a column for each
 
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]

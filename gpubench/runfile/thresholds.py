@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = 1 << 20
-"""A larger file isn't read."""
+MOST_BYTES = 1 << 20  # a larger file isn't read
 
 
 def threshold(name: str, default: float, file: str | os.PathLike[str] = "thresholds.json") -> float:

@@ -16,15 +16,13 @@ PLAUSIBLE = 1.3
 WINOGRAD = 2.25
 """Convolutions may do this many times fewer multiplications than the direct algorithm whose FLOPs are counted (A.
 Lavin, S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
-SLOW = 0.8
-"""A library is reported if its products run below this share of the fastest way."""
+SLOW = 0.8  # a library is reported if its products run below this share of the fastest way
 LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy"}
 _HOLD_BACK = {
     "torch": ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
     "onednn": ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
     "numpy": ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
-}
-"""Variables that make a library use older instructions than the CPU has."""
+}  # variables that make a library use older instructions than the CPU has
 _AVX512_KERNELS = ("SkylakeX", "Cooperlake", "Sapphirerapids")
 _AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
 """OpenBLAS's kernels, by the processors that they were written for."""

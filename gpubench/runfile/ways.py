@@ -22,8 +22,7 @@ written (``inplace`` overwrites an input, and so does another job), and how it w
 LAYOUT, TUNED = "_channels_last", "_tuned"
 """Suffixes of benchmarks that do the same job as the benchmark without the suffix: in another order in memory, or
 tuned."""
-FASTER = 1.03
-"""Ways that differ by less are equally fast."""
+FASTER = 1.03  # ways that differ by less are equally fast
 
 
 def job(result: Result) -> Hashable:

@@ -42,12 +42,9 @@ _HOME = re.compile(
     r"(?<!\w)(?:(?:/(?:var/)?home|/Users|[A-Za-z]:[/\\]+Users)[/\\]+[^/\\\s:'\"\]]+|/root(?![\w.-]))(?=[/\\\s:'\"\]]|$)"
 )
 _PNG = b"\x89PNG\r\n\x1a\n"
-_PNG_HEADER = len(_PNG) + 25
-"""Bytes of a PNG before its first text."""
-_SCRATCH = ".made-by-gpubench"
-"""A file in each temporary folder of gpubench."""
-_UNLOCKED_S = 10.0
-"""Age in seconds below which an unlocked folder may be one that its process is about to lock."""
+_PNG_HEADER = len(_PNG) + 25  # bytes of a PNG before its first text
+_SCRATCH = ".made-by-gpubench"  # a file in each temporary folder of gpubench
+_UNLOCKED_S = 10.0  # age in seconds below which an unlocked folder may be one that its process is about to lock
 
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:

@@ -14,20 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-GRID = 5
-"""Sizes that are measured first, evenly spread over the logarithm."""
-WIDTH = 1.2
-"""The interval of a crossing may reach from the size / WIDTH to the size × WIDTH."""
-MOST = 16
-"""Measurements after which the search ends, unsure."""
+GRID = 5  # sizes that are measured first, evenly spread over the logarithm
+WIDTH = 1.2  # the interval of a crossing may reach from the size / WIDTH to the size × WIDTH
+MOST = 16  # measurements after which the search ends, unsure
 LEVEL = 0.98
 """Confidence of the interval at which the search stops, above the usual level since it looks again and again."""
 _PLACES, _SLOPES, _SLOPES_TRIED = 400, (0.1, 5.0), 24
 """A speedup grows with the size to these powers: from where both devices are alike to a launch against a product."""
-_BENT = 0.5
-"""Standard deviation of a gain from the line, over its distance from one."""
-_SURE = 0.999
-"""No measurement is trusted more, because its error isn't exactly normal."""
+_BENT = 0.5  # standard deviation of a gain from the line, over its distance from one
+_SURE = 0.999  # no measurement is trusted more, because its error isn't exactly normal
 
 
 class Point(NamedTuple):
