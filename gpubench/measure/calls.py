@@ -44,10 +44,11 @@ def unfinished(function: Any, result: Any = None) -> str:
     """Return why a call that returned this has not done its work yet, with the way to time it; empty if it has, as far
     as can be seen. Seen are coroutines, generators and other iterators, futures, processes, threads, and the graphs of
     Dask and Polars, also in containers and dataclasses."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        return _AWAITED
-    if inspect.isgeneratorfunction(function):
-        return f"a generator, {_READ}"
+    with contextlib.suppress(Exception):  # the __getattr__ of a user's class may raise anything
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            return _AWAITED
+        if inspect.isgeneratorfunction(function):
+            return f"a generator, {_READ}"
     for _, leaf in itertools.islice(walk([result], _inner, 4), 10_000):
         if inspect.isawaitable(leaf) or isinstance(leaf, AsyncIterator):
             return _AWAITED
@@ -89,9 +90,9 @@ class Given:
         out, inner = kwargs.get("out"), function
         while isinstance(inner, functools.partial):
             inner = inner.func
-        bound, self._function = getattr(inner, "__self__", None), function
+        bound, self._function = attribute(inner, "__self__"), function
         self._written = list(out) if isinstance(out, list | tuple) else [out]
-        if re.fullmatch(r".*[^_]_", getattr(inner, "__name__", "")):
+        if re.fullmatch(r".*[^_]_", str(attribute(inner, "__name__"))):
             bound = None if isinstance(bound, ModuleType | type) else bound
             self._written += [each for each in (bound, *self._values, *_held(function)) if each is not None][:1]
         self._seen, self._compared = self._look(), set[Place]()
@@ -155,20 +156,27 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
     return [*list(getattr(value, "__dict__", {}).items()), *((name, getattr(value, name)) for name in slots)]
 
 
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute; None where there is none, or its class raises an error of its own."""
+    with contextlib.suppress(Exception):
+        return getattr(value, name, None)
+    return None
+
+
 def _held(function: Any) -> list[Any]:
     """Return the values that a function uses besides its arguments: the object that it is bound to, the arguments of a
     partial, and the variables of its closure and module that it names."""
     if isinstance(function, functools.partial):
         return [*function.args, *function.keywords.values(), *_held(function.func)]
-    bound = getattr(function, "__self__", None)
+    bound = attribute(function, "__self__")
     held = [bound, function]
     for owner in (function, bound):  # a function, or a class, of the user's
         if inspect.isfunction(owner) or isinstance(owner, type):
             held += [value for value in vars(owner).values() if not callable(value)]
-    known = getattr(function, "__globals__", {})
-    named = [known.get(name) for name in getattr(getattr(function, "__code__", None), "co_names", ())]
+    known = attribute(function, "__globals__")
+    named = [known.get(name) for name in function.__code__.co_names] if inspect.isfunction(function) else []
     held += [value for value in named if not callable(value)]
-    for cell in getattr(function, "__closure__", None) or ():
+    for cell in attribute(function, "__closure__") or ():
         with contextlib.suppress(ValueError):  # not assigned yet
             held.append(cell.cell_contents)
     return [each for each in held if each is not None and not inspect.ismodule(each)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import dis
+import enum
 import functools
 import io
 import pickle
@@ -21,6 +22,7 @@ import types
 from array import array as Buffer
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +30,7 @@ from ..devices import Device
 from ..devices.lazy import np, torch
 from ..runfile.quantities import text
 from .blocks import Block, Memory, OwnedBuffer, Uncopyable
-from .reducers import Number, reducers, remade, shared_value
+from .reducers import Number, plain_object, reducers, remade, shared_value
 from .shared import LIBRARIES, OURS, State, as_before, is_importable, is_library, is_stateless
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, list, dict, tuple, set, frozenset})
@@ -62,9 +64,9 @@ class CallCopy:
     shared: State | None = None
 
     def __call__(self) -> Any:
-        """Make the call with the shared variables of before, put them back, and return the result."""
+        """Make the call with the shared variables of before, in a context of its own, and return the result."""
         with as_before(self.shared):
-            return self.function(*self.args, **self.kwargs)
+            return copy_context().run(self.function, *self.args, **self.kwargs)
 
 
 def copy_call(
@@ -177,15 +179,16 @@ class _Pickler(pickle.Pickler):
         for kinds, reduce in reducers():
             if isinstance(value, kinds):
                 return reduce(self.memory, value)
-        if callable(inner := getattr(value, "_torchdynamo_orig_callable", None)):
-            return remade(lambda copied: copied, inner)
         if isinstance(value, types.FunctionType):
-            return self._function(value)
+            inner = getattr(value, "_torchdynamo_orig_callable", None)
+            return remade(lambda copied: copied, inner) if callable(inner) else self._function(value)
         own = copyreg.dispatch_table.get(type(value))
         try:
             reduced = own(value) if own else value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         except RecursionError:
             raise
+        except KeyError:  # by an ``__getattr__`` for the methods that pickle looks for
+            return plain_object(value)
         except Exception:
             raise Uncopyable(f"the call uses a {type(value).__name__}, which can't be copied") from None
         return shared_value(value) if isinstance(reduced, str) else reduced
@@ -271,7 +274,7 @@ def _is_shared(kind: type, value: Any) -> bool:
         return is_importable(value)
     root, of_suite = str(kind.__module__).partition(".")[0], kind.__module__.startswith("gpubench.benchmarks")
     is_fixture = root in OURS and not of_suite
-    return is_fixture or root == "typing" or kind in _shared_kinds() or isinstance(value, AbstractEventLoop)
+    return is_fixture or root == "typing" or kind in _shared_kinds() or isinstance(value, AbstractEventLoop | enum.Enum)
 
 
 @functools.cache
@@ -280,7 +283,8 @@ def _shared_kinds() -> frozenset[type]:
     kinds = {types.CodeType, types.GenericAlias, types.UnionType, type(Ellipsis), type(NotImplemented), re.Pattern}
     kinds |= {torch.dtype, torch.layout, torch.memory_format, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)}
     kinds |= {np.ufunc, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, object}
-    return frozenset(kinds | {types.MemberDescriptorType, types.ClassMethodDescriptorType, random.SystemRandom})
+    kinds |= {types.MemberDescriptorType, types.ClassMethodDescriptorType, random.SystemRandom, ContextVar}
+    return frozenset(kinds)
 
 
 def _reason(kind: type) -> str:

@@ -13,6 +13,7 @@ from ..devices.lazy import torch
 from ..errors import UsageError
 from ..runfile.options import DTYPES
 from ..runfile.schema import Case
+from .calls import attribute
 from .data import poison
 
 _default_written = False
@@ -109,7 +110,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     """Return the call in this variant. ``compile`` compiles and ``graph`` records at the first call. A call with
     ``applies_variant`` set applies the variant itself: only the forward pass of a training step runs under autocast. A
     recorded graph replays with the memory of the first call's arguments, whatever it is called with later."""
-    if variant == "eager" or getattr(call, "applies_variant", False):
+    if variant == "eager" or attribute(call, "applies_variant"):
         return call
     if variant == "compile":
         return compiled(call)
@@ -126,7 +127,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
         if replay is None:
             replay, result = device.capture_graph(lambda: call(*args, **kwargs))
             # What a replay doesn't fill must fail the check.
-            poison(result, args, kwargs, call, getattr(call, "__self__", None))
+            poison(result, args, kwargs, call, attribute(call, "__self__"))
         replay()
         return result
 

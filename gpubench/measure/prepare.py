@@ -90,7 +90,7 @@ class Preparation:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(plan.session.settings.seed)
                 function(*args, **kwargs)  # it makes the parameters
-        self._name_dtype(dtypes_of((function, getattr(function, "__self__", None), args, kwargs)))
+        self._name_dtype(dtypes_of((function, calls.attribute(function, "__self__"), args, kwargs)))
         further = tuple(map(_present, request.devices))
         self._use([*further, *self._devices_of(function, args, kwargs, further=further)])
         watch = partial(observe, request, plan.home, computed_dtype(self.case, plan.home), self._modelled.append)

@@ -93,7 +93,7 @@ def _probe(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
     if len(plan.clock.devices) == 1:  # with several devices copying is the work itself
         named = {name: value for name, value in prepared.call.kwargs.items() if name != "out"}
         function, inputs = plan.request.function, (prepared.call.args, named)
-        if inputs_of := getattr(getattr(function, "__self__", None), "inputs_of", None):  # of a step, its batch
+        if inputs_of := calls.attribute(calls.attribute(function, "__self__"), "inputs_of"):  # of a step, its batch
             inputs = inputs_of(function.__name__)
         record["transfer"] = None if inputs is None else probes.transfer(inputs, rounds.result, plan.home)
     single = sum(used.accelerator for used in plan.clock.devices) < 2

@@ -43,9 +43,16 @@ def _fill_object(value: Any, state: Any) -> None:
     vars(value).update(state)
 
 
-def _object(_: Memory, value: Any) -> Any:
-    """Return how to make an object of its attributes, whatever methods its class has for pickle."""
-    return remade(partial(object.__new__, type(value)), fill=_fill_object, state=dict(vars(value)))
+def plain_object(value: Any) -> Any:
+    """Return how to make an object of its attributes, and the items of a dictionary, without a look at its methods."""
+    kind, items = type(value), dict(dict.items(value)) if isinstance(value, dict) else {}
+
+    def fill(made: Any, state: Any) -> None:
+        dict.update(made, state[0]) if items else None
+        vars(made).update(state[1])
+
+    make = partial((dict if isinstance(value, dict) else object).__new__, kind)
+    return remade(make, fill=fill, state=(items, dict(vars(value))))
 
 
 def _array(memory: Memory, array: Any) -> Any:
@@ -246,12 +253,12 @@ def _cache(_: Memory, value: Any) -> Any:
     raise Uncopyable(f"the call uses results that functools.lru_cache keeps ({name})")
 
 
-def _network(memory: Memory, value: Any) -> Any:
+def _network(_: Memory, value: Any) -> Any:
     if isinstance(value, torch.jit.ScriptModule):
         raise Uncopyable("the call uses a scripted module")
     if inner := vars(value).get("_modules", {}).get("_orig_mod"):
         return remade(lambda copied: copied, inner)
-    return _object(memory, value)
+    return plain_object(value)
 
 
 def _weak(memory: Memory, value: Any) -> Any:
@@ -271,7 +278,7 @@ def reducers() -> tuple[tuple[Any, Callable[[Memory, Any], Any]], ...]:
         (np.generic, _scalar),
         (np.dtype, lambda _, value: shared_value(value)),
         (torch.nn.Module, _network),
-        (torch.optim.Optimizer, _object),
+        (torch.optim.Optimizer, lambda _, value: plain_object(value)),
         (memoryview, _memoryview),
         (torch.Generator, _generator),
         (torch.device, _device),

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -212,7 +213,7 @@ class Reference:
         try:
             with restored_random_streams(), uncompiled():
                 call = copy()
-                again = partial(call.function, *call.args, **call.kwargs)
+                again = partial(copy_context().run, call.function, *call.args, **call.kwargs)
                 with as_before(call.shared):
                     first = [Output(each.values.clone(), each.dtype) for each in outputs(again())]
                     stands = all(agree(first, outputs(again()), allowed) for _ in range(_REPEATS - 1))
@@ -252,6 +253,7 @@ class Reference:
         same = all(left.dtype in (usual.get(right.dtype, right.dtype), "") for left, right in pairs)
         if same or not self.exact or len(got) != len(self._expected):
             return
+        own = got
         with suppress(Exception):
             own = self._run(own=True)
         for left, right in zip(got, own, strict=True):

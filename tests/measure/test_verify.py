@@ -370,6 +370,22 @@ def test_returned(gpubench):
 def test_random(gpubench):
     gpubench(lambda x: x * np.random.rand(), gpubench.randn(8))
 
+class Settings(dict):
+    __getattr__ = dict.__getitem__
+
+class Answers:
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+    def __call__(self, x):
+        return x * 2
+
+def test_settings(gpubench):
+    gpubench(lambda x, settings: x * settings.scale, gpubench.randn(8), Settings(scale=2.0))
+
+def test_answers(gpubench):
+    gpubench(Answers(), gpubench.randn(8))
+
 def test_attention(gpubench):
     x = gpubench.randn(1, 2, 16, 8)
     gpubench(nn.functional.scaled_dot_product_attention, x, x, x)
@@ -412,6 +428,9 @@ def test_slow_step(gpubench, monkeypatch):
 def test_plain(benchmark):
     benchmark(torch.neg, torch.nested.nested_tensor([torch.randn(3), torch.randn(2)]))
 
+def test_plain_answers(benchmark):
+    benchmark(Answers(), 2)
+
 def test_plain_bits(benchmark):
     benchmark(torch.clone, torch.zeros(8, dtype=torch.uint8).view(torch.bits8))
 """
@@ -423,7 +442,19 @@ OUTCOMES = {
         ("method", "float8", "float8_e5m2", "half_complex", "lazy", "lazy_module", "nested"), ("passed", None)
     ),
     **dict.fromkeys(
-        ("masked", "quantised", "list", "text", "returned", "weights", "slow_first", "slow_step", "attention"),
+        (
+            "masked",
+            "quantised",
+            "list",
+            "text",
+            "returned",
+            "weights",
+            "slow_first",
+            "slow_step",
+            "attention",
+            "settings",
+            "answers",
+        ),
         ("passed", None),
     ),
     **dict.fromkeys(
@@ -442,7 +473,7 @@ OUTCOMES = {
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_users_call_is_checked_or_says_truly_why_not(bench):
-    ran = bench("import torch\n" + USERS, passed=len(OUTCOMES) + 3, failed=1)
+    ran = bench("import torch\n" + USERS, passed=len(OUTCOMES) + 4, failed=1)
     marks = {mark["name"].partition("[")[0].removeprefix("test_"): mark["extra_info"] for mark in ran.marks}
     records = {name: extra["gpubench"] for name, extra in marks.items() if not name.startswith("plain")}
     checks = {name: record["check"] for name, record in records.items() if record.get("check")}

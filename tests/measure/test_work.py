@@ -225,52 +225,6 @@ def test_a_convolution_of_single_points_is_a_product(kernel, kind):
     assert {each for each, *_ in operators_of(layer, image)} == {kind}
 
 
-CACHE, LAST = {}, None
-
-
-def cached(x):
-    return x * CACHE.setdefault("cos", torch.cos(x))
-
-
-def remembered(x):
-    global LAST
-    LAST = torch.cos(x) if LAST is None else LAST
-    return x * LAST
-
-
-class Masked(torch.nn.Module):
-    mask = None
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("ones", None)
-
-    def forward(self, x):
-        self.mask = x > 0 if self.mask is None else self.mask
-        self.ones = torch.ones_like(x) if self.ones is None else self.ones
-        return x * self.mask * self.ones
-
-
-class Table:
-    def __init__(self):
-        self.known = []
-
-    def look_up(self, x):
-        self.known = self.known or [torch.cos(x)]
-        return x * self.known[0]
-
-
-def in_a_closure():
-    last = None
-
-    def call(x):
-        nonlocal last
-        last = torch.cos(x) if last is None else last
-        return x * last
-
-    return call
-
-
 def test_a_module_that_a_counted_call_imports_stays_imported(tmp_path, monkeypatch):
     (tmp_path / "lately").mkdir()
     (tmp_path / "lately/__init__.py").write_text("def f(x):\n    import lately.sub\n    return lately.sub.g(x)\n")
@@ -279,18 +233,6 @@ def test_a_module_that_a_counted_call_imports_stays_imported(tmp_path, monkeypat
     function = importlib.import_module("lately").f
     assert count(function, (torch.ones(4, 4),), {}) is not None
     assert function(torch.ones(4, 4)).shape == (4, 4)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [cached, lambda x: cached(x) + 1, remembered, Masked(), torch.nn.Sequential(Masked()), Table().look_up,
-     in_a_closure()],
-    ids=["dict", "of another", "variable", "module", "inner module", "attribute", "closure"],
-)  # fmt: skip
-def test_counting_leaves_nothing_in_caches(function):
-    assert count(function, (torch.ones(4),), {}) is not None
-    assert not function(torch.ones(4)).is_meta
-    CACHE.clear()
 
 
 # What a real call shows -----------------------------------------------------------------------------------------------
