@@ -1,11 +1,14 @@
-"""The entry point of the installed plugin. pytest knows it as ``gpubench``, so that ``-p no:gpubench`` switches it
-off."""
+"""The entry point: pytest knows the installed plugin as ``gpubench``, so ``-p no:gpubench`` switches it off."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
+from gpubench import plugin
 
 
-def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Load the plugin, unless ``-p gpubench.plugin`` has loaded it."""
-    pluginmanager.import_plugin("gpubench.plugin")
+def pytest_addoption(pluginmanager: Any) -> None:
+    """Register the plugin, unless ``-p gpubench.plugin`` has. Not by ``import_plugin``, whose module pytest rewrites:
+    importing this one has imported it, of which pytest warns, and ends where warnings are errors."""
+    if not pluginmanager.is_registered(plugin):
+        pluginmanager.register(plugin, "gpubench.plugin")

@@ -73,8 +73,9 @@ def test_the_installed_plugin_is_called_gpubench_and_loaded_once(pytester):
     pytester.makepyfile(CASE)
     is_installed = any(entry.name == name for entry in metadata.entry_points(group="pytest11"))
     entry = [] if is_installed else ["-p", place]  # pytest loads an installed one by itself
+    options = ["--gpubench-preset=smoke", "--gpubench-no-ceilings", "-W", "error::pytest.PytestAssertRewriteWarning"]
     for names in (entry, [*entry, "-p", "gpubench.plugin"], ["-p", "gpubench.plugin", *entry]):
-        result = pytester.runpytest_subprocess(*names, "--gpubench-preset=smoke", "--gpubench-no-ceilings")
+        result = pytester.runpytest_subprocess(*names, *options)
         result.assert_outcomes(passed=1)
 
 
