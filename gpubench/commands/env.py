@@ -7,20 +7,21 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import convert
 
 from ..devices import CPU
 from ..runfile.quantities import SWITCH, text
-from ..runfile.schema import Ceilings, CpuFacts
+from ..runfile.schema import CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
 
 _Ways = Mapping[str, Mapping[str, float]]
-_ABSENT = "Absent devices"
-_DETAILS = "around it"
-"""The row that most people don't need."""
+_ABSENT, _DETAILS = "Absent devices", "around it"
+"""The heading of devices that aren't here, and the row that most people don't need."""
+_OF_DEVICE = {"capability": "compute {}", "multiprocessors": "{} SMs", "driver": "driver {}",
+              "unknown": "clocks and energy are unknown: {}"}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,22 +31,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the machine. Returns 1 without torch, as nothing could be measured."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
     from ..measure.environment import imported_torch, machine, moment
 
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, load = machine(), moment()["load"]
     ways, warnings = _products_and_warnings(here, load)
-    rows = _rows(here, load, ways)
-    _render((row for row in rows if args.verbose or row[1] != _DETAILS), warnings)
+    console, before = Console(highlight=False), ""
+    table = Table.grid(Column(min_width=8), Column(min_width=9), Column(), padding=(0, 1))
+    for part, name, value in _rows(here, load, ways):
+        if value and (args.verbose or name != _DETAILS):
+            quiet, heading = "dim" * (part is _ABSENT), "Devices" if part is _ABSENT else part
+            styled = (("" if heading == before else heading, "bold"), (name, quiet or "cyan"), (value, quiet))
+            table.add_row(*(Text(part, style) for part, style in styled))
+            before = heading
+    console.print(table)
+    for warning in warnings:
+        console.print(Text(f"Warning: {warning}", "bold yellow"))
     if problem := imported_torch()[1]:
         print(f"gpubench env: {problem}", file=sys.stderr)
     return int(bool(problem))
 
 
 def _products_and_warnings(here: dict[str, Any], load: list[float] | None) -> tuple[_Ways, list[str]]:
-    """The FLOP/s of the products, unless the machine is busy, and what is wrong with it."""
-    from ..measure.environment import load_of_own_cores
+    """Return the FLOP/s of the matrix products of all libraries, with the threads that a run gives them, unless the
+    machine is busy, and warnings about the machine."""
+    from ..measure.ceilings import measure_products
+    from ..measure.environment import load_of_own_cores, set_threads
 
     count, own = here["cpu"]["cores"], load_of_own_cores(load)
     if own and own > count / 2:
@@ -53,32 +69,21 @@ def _products_and_warnings(here: dict[str, Any], load: list[float] | None) -> tu
         return {}, [f"the load is {own:.1f} with {count} core(s) to use: {suffers} {count / 2:g}."]
     if not here["torch"]:
         return {}, []
-    products = _products()
+    set_threads()
+    products = measure_products(["float32", "float64", "bfloat16", "float16"])
     slow = slow_products(products, convert(here["cpu"], CpuFacts))
     return products.ways, [f"{claim} ({reason})." for _, claim, reason in slow]
 
 
-def _products() -> Ceilings:
-    """Measure the matrix products of all libraries, with the threads that a run gives them."""
-    from ..measure.ceilings import measure_products
-    from ..measure.environment import set_threads
-
-    set_threads()
-    return measure_products(["float32", "float64", "bfloat16", "float16"])
-
-
 def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Iterator[tuple[str, str, str]]:
-    """Heading, name and value of each fact that a person wants to know, the most important first."""
+    """Yield heading, name and value of each fact that a person wants to know, the most important first."""
     from ..measure.environment import VARIABLES, absent, shown as shown_of, thread_pools
 
     cpu, torch, precision = here["cpu"], here["torch"], here["precision"]
     for device in here["devices"]:
-        shown = {"capability": "compute {}", "multiprocessors": "{} SMs", "driver": "driver {}"}
-        shown |= {"unknown": "clocks and energy are unknown: {}"}
-        more = [form.format(device[name]) for name, form in shown.items() if device.get(name) is not None]
+        more = [form.format(device[name]) for name, form in _OF_DEVICE.items() if device.get(name) is not None]
         yield "Devices", device["name"], _line(device["label"] or "model unknown", _size(device["memory_bytes"]), *more)
-    for name, reason in absent().items():
-        yield _ABSENT, f"no {name}", reason
+    yield from ((_ABSENT, f"no {name}", reason) for name, reason in absent().items())
 
     quota, clocks = cpu["cgroup_cores"], CPU.clocks()
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
@@ -94,8 +99,11 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
     around = (pages and f"huge pages {pages}", cpu["allocator"], nodes, governor, *cpu["preloaded"])
     yield "CPU", _DETAILS, _line(*around)
     for dtype, ways in ways_of.items():
-        rates = [f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items()]
-        yield "Products", dtype, _line(*rates)
+        yield (
+            "Products",
+            dtype,
+            _line(*(f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items())),
+        )
     if torch:
         builds = {"cuda": f"CUDA {torch['cuda']}", "rocm": f"ROCm {torch['hip']}"}
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")
@@ -113,27 +121,10 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
 
 
 def _line(*parts: str | None) -> str:
-    return " · ".join(part for part in parts if part)
+    return " · ".join(filter(None, parts))
 
 
 def _size(amount: int | None) -> str | None:
-    """Memory in powers of 1024, as memory and caches are sold."""
+    """Return memory in powers of 1024, as memory and caches are sold."""
     power = min(3, (amount.bit_length() - 1) // 10) if amount else 0
     return f"{amount / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}" if amount else None
-
-
-def _render(rows: Iterator[tuple[str, str, str]], warnings: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    console, before = Console(highlight=False), ""
-    table = Table.grid(Column(min_width=8), Column(min_width=9), Column(), padding=(0, 1))
-    for part, name, value in (row for row in rows if row[-1]):
-        quiet, heading = "dim" * (part is _ABSENT), "Devices" if part is _ABSENT else part
-        styled = (("" if heading == before else heading, "bold"), (name, quiet or "cyan"), (value, quiet))
-        table.add_row(*(Text(part, style) for part, style in styled))
-        before = heading
-    console.print(table)
-    for warning in warnings:
-        console.print(Text(f"Warning: {warning}", "bold yellow"))

@@ -1,4 +1,4 @@
-"""``gpubench estimate``: what GPUs that aren't installed here could bring to benchmarks measured on a CPU."""
+"""``gpubench estimate``: the likely gain of benchmarks measured on a CPU on GPUs that aren't installed here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import RunFileError, UsageError
 from ..runfile.quantities import listed
-from .choice import add_expression
+from .report import add_expression, read_all
 
 if TYPE_CHECKING:
     from ..estimate.datasheets import Gpu
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..runfile.schema import Run
 
 GPUS = ("L4", "A100", "H100", "RTX 4090")
-"""GPUs that people rent or own, estimated where none is named."""
+"""GPUs that people rent or own, estimated if none is named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,30 +31,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     formats = ("table", "csv", "json")
     add("--format", choices=formats, default="table", help="what to print (default: table)")
     add("--list", dest="listed", action="store_true", help="list all GPUs with their figures and sources")
-    parser.epilog = (
-        "An estimate can prove that a GPU is no faster, and never that it is. docs/estimate.md says how wrong it was."
-    )
+    limits = "An estimate can prove that a GPU is no faster, and never that it is."
+    parser.epilog = f"{limits} docs/estimate.md says how wrong it was."
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0. Raises UsageError or RunFileError for what can't be read, named or estimated."""
+    """Returns 0. Raises UsageError or RunFileError for a file or a name that can't be used."""
     from ..estimate import printing
     from ..estimate.datasheets import read_cards
     from ..report.render import csv_text
     from ..report.study import Study
-    from .report import read_all
 
     if args.listed:
         print(printing.list_text(*read_cards()))
         return 0
-    study, every = Study(read_all([args.run]), expression=args.expression), args.expression is not None
+    study = Study(read_all([args.run]), expression=args.expression)
     estimates = estimates_of(study, cards_named(args.gpus or GPUS))
     if args.format == "csv":
         print(csv_text(printing.VALUES, estimates), end="")
     elif args.format == "json":
         print(printing.as_json(estimates, study.runs[0].machine.label), end="")
     else:
-        _show(study, estimates, every)
+        _show(study, estimates, args.expression is not None)
     return 0
 
 
@@ -66,7 +64,7 @@ def _show(study: Study, estimates: Sequence[Outlook], every: bool) -> None:
 
 
 def cards_named(names: Sequence[str]) -> list[Gpu]:
-    """The cards of these names. Raises UsageError."""
+    """Return the cards of these names. Raises UsageError."""
     from ..estimate.datasheets import find_card, read_cards
 
     cards = read_cards()[0] if names else {}
@@ -74,7 +72,7 @@ def cards_named(names: Sequence[str]) -> list[Gpu]:
 
 
 def show_estimates(run: Run, cards: Sequence[Gpu]) -> None:
-    """Print what these GPUs could bring to every benchmark that a run timed on its CPU."""
+    """Print the estimate of every benchmark that a run timed on its CPU, on these GPUs."""
     from ..report.study import Study
 
     print()
@@ -82,18 +80,17 @@ def show_estimates(run: Run, cards: Sequence[Gpu]) -> None:
 
 
 def estimates_of(study: Study, cards: Sequence[Gpu]) -> list[Outlook]:
-    """The estimates of every job of one run on every card, card by card. Raises UsageError for several runs, and
+    """Return the estimates of every job of one run on every card, card by card. Raises UsageError for several runs, and
     RunFileError where no CPU was measured."""
     from ..estimate.outlook import jobs_of, key_of, outlook_of
 
-    if len(study.runs) > 1:
-        raise UsageError(f"an estimate takes one run, not {len(study.runs)}: name one, as {study.runs[0].path}")
-    jobs = jobs_of(study.runs[0])
-    if not jobs:
-        raise RunFileError(f"{study.runs[0].path}: holds no times of a CPU, from which a GPU could be estimated")
-    chosen = {key_of(row.result) for row in study.rows}
-    jobs = [job for job in jobs if key_of(job.case) in chosen]
-    if not jobs:
+    run, *others = study.runs
+    if others:
+        raise UsageError(f"an estimate takes one run, not {len(study.runs)}: name one, as {run.path}")
+    if not (jobs := jobs_of(run)):
+        raise RunFileError(f"{run.path}: holds no times of a CPU, from which a GPU could be estimated")
+    rows = {key_of(row.result) for row in study.rows}
+    if not (jobs := [job for job in jobs if key_of(job.case) in rows]):
         lost = dict.fromkeys(f"{row.result.status}, {row.result.reason}" for row in study.rows if row.result.reason)
         raise UsageError(f"no time on a CPU to estimate from: {listed(lost, 3) or 'not measured there'}")
     return [outlook_of(job, card) for card in cards for job in jobs]

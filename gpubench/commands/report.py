@@ -1,4 +1,5 @@
-"""``gpubench report``: all files are read and all charts drawn before anything is written."""
+"""``gpubench report``: all files are read and all charts drawn before anything is written. And the options that choose
+results, for other commands."""
 
 from __future__ import annotations
 
@@ -7,15 +8,14 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import clean
+from ..errors import UsageError, clean
+from ..runfile.matching import matcher
 from ..runfile.quantities import listed, shorten
 from ..runfile.version import __version__
-from .choice import add_expression
 
 if TYPE_CHECKING:
-    from ..report.answer import Answer
     from ..report.charts.pictures import Drawing
     from ..report.study import Study
     from ..runfile.schema import Run
@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files = "folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/"
     add("-o", "--output", default="out", metavar="DIR", help=f"{files} (default: out)")
     against = (
-        "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
-        " name; default: the machine's CPU; of several machines the first file's, for all others"
+        "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run"
     )
+    against += " by name; default: the machine's CPU; of several machines the first file's, for all others"
     add("--baseline", metavar="NAME", help=against)
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "
     add("--allow", action="append", choices=ALLOWED, default=[], metavar="WHAT", help=different + ", ".join(ALLOWED))
@@ -42,9 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`read_study` reads."""
-    parser.add_argument(
-        "runs", nargs="*", default=["out"], metavar="RUN", help="results file, or a folder (default: out)"
-    )
+    files = "results file, or a folder (default: out)"
+    parser.add_argument("runs", nargs="*", default=["out"], metavar="RUN", help=files)
     add_expression(parser)
 
 
@@ -54,8 +53,31 @@ def add_charts(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--charts", choices=which, default="default", help="the first charts (default), all, or none")
 
 
+def add_expression(group: argparse._ActionsContainer) -> None:
+    """Add ``-k``, which chooses benchmarks."""
+    text = "only benchmarks whose name matches: ResNet-50, networks, n=64, 'sort and not numpy'; repeated: any of them"
+    group.add_argument("-k", dest="expression", action=_AnyOf, metavar="EXPR", help=text)
+
+
+class _AnyOf(argparse.Action):
+    """Joins the expressions of several ``-k`` by ``or``; a wrong one is refused before a file is read."""
+
+    def __call__(self, parser: argparse.ArgumentParser, args: Any, value: Any, option: str | None = None) -> None:
+        try:
+            matcher(value)
+        except UsageError as error:
+            parser.error(str(error))
+        earlier = getattr(args, self.dest)
+        setattr(args, self.dest, value if earlier is None else f"({earlier}) or ({value})")
+
+
+def chosen(args: argparse.Namespace) -> list[str]:
+    """Return the expression of ``-k`` as an argument of pytest."""
+    return [] if args.expression is None else [f"--gpubench-match={args.expression}"]
+
+
 class Report(NamedTuple):
-    """The files that were written, what they were made from, and the charts that could not be drawn."""
+    """The files that were written, the results they show, and the charts that could not be drawn."""
 
     files: tuple[Path, ...]
     study: Study
@@ -65,20 +87,18 @@ class Report(NamedTuple):
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     terms = {"baseline": args.baseline, "allow": args.allow, "expression": args.expression}
-    report = write_report(args.runs, Path(args.output), args.charts, **terms)
-    print_ending(report)
+    print_ending(write_report(args.runs, Path(args.output), args.charts, **terms))
     return 0
 
 
 def print_ending(report: Report, elapsed_s: float | None = None) -> None:
-    """The answer on one screen, and on stderr what could not be drawn."""
+    """Print the answer on one screen, and on stderr what could not be drawn."""
     from ..report.screen import WIDTH, answer_screen
 
     for line in report.failed:
         print(f"gpubench: {line}", file=sys.stderr)
     width = max(WIDTH, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
-    lines = answer_screen(report.study, width, files=report.files, elapsed_s=elapsed_s)
-    print("\n".join(lines))
+    print("\n".join(answer_screen(report.study, width, files=report.files, elapsed_s=elapsed_s)))
 
 
 def write_report(
@@ -90,7 +110,7 @@ def write_report(
     allow: Collection[str] = (),
     expression: str | None = None,
 ) -> Report:
-    """Raises UsageError or RunFileError before anything is written."""
+    """Write all files of a report. Raises UsageError or RunFileError before anything is written."""
     from ..report.answer import Answer
     from ..report.columns import csv_files
     from ..report.output import prepare_folder, write_folder
@@ -98,17 +118,20 @@ def write_report(
     from ..report.tables import summary
     from ..report.webpage import webpage
 
-    folder, runs = Path(folder), read_all(paths)
-    study = Study(runs, baseline, allow, expression=expression)
+    folder, study = Path(folder), Study(read_all(paths), baseline, allow, expression=expression)
     prepare_folder(folder)
-    files: dict[str, str | bytes] = {}
-    failed: list[str] = []
+    answer, failed = Answer(study), list[str]()
     pictures: list[Drawing] = []
     by_size: list[Drawing] = []
-    answer = Answer(study)
     if charts != "none":
-        pictures, by_size, failed = _pictures(answer, every=charts == "all")
-        files |= {f"charts/{each.figure.name}-light.svg": each.svg for each in pictures}
+        try:  # the library itself may be broken here
+            from ..report.charts.pictures import of_report
+        except Exception as error:
+            why = shorten(" ".join(str(error).split()), 120)
+            failed = [f"pictures left out: {type(error).__name__}: {why}"]
+        else:
+            pictures, by_size, failed = of_report(answer, charts == "all")
+    files: dict[str, str | bytes] = {f"charts/{each.figure.name}-light.svg": each.svg for each in pictures}
     files |= csv_files(study)
     files["summary.md"] = summary(answer, [(each.figure.title, each.figure.name) for each in pictures])
     files["report.html"] = webpage(answer, pictures, by_size, __version__)
@@ -117,15 +140,6 @@ def write_report(
     if replaced:
         print(clean(f"gpubench: {folder}: replaced an earlier report's {listed(replaced)}"), file=sys.stderr)
     return Report(tuple(written), study, failed)
-
-
-def _pictures(answer: Answer, every: bool) -> tuple[list[Drawing], list[Drawing], list[str]]:
-    """Return the pictures, and a line for each that can't be drawn: the library itself may be broken here."""
-    try:
-        from ..report.charts.pictures import of_report
-    except Exception as error:
-        return [], [], [f"pictures left out: {type(error).__name__}: {shorten(' '.join(str(error).split()), 120)}"]
-    return of_report(answer, every)
 
 
 def read_study(args: argparse.Namespace) -> Study:

@@ -25,8 +25,7 @@ from ..supervise import process
 from ..supervise.progress import LONGEST, Progress, estimate_text, whole_s
 from ..supervise.project import described, project_options, read_project
 from ..supervise.supervisor import Supervisor, Unable, planned, read_run
-from .choice import add_expression, chosen
-from .report import add_charts
+from .report import add_charts, add_expression, chosen
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes a few seconds"
@@ -41,10 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
     what, care, output, advanced = groups.values()
-    paths = (
-        "your own benchmark files (default: those of the project here; without any, the suite that comes with gpubench)"
-    )
-    what.add_argument("paths", nargs="*", metavar="PATH", help=paths)
+    paths = "your own benchmark files (default: those of the project here; without any, the suite that comes with"
+    what.add_argument("paths", nargs="*", metavar="PATH", help=f"{paths} gpubench)")
     add_expression(what)
     builtin = "the suite that comes with gpubench, although the project here has benchmarks"
     what.add_argument("--builtin", action="store_true", default=None, help=builtin)
@@ -85,17 +82,17 @@ def main(args: argparse.Namespace) -> int:
             except Unable as error:
                 unable = error
             except (Unwritten, OSError) as error:
-                if supervisor.has_journal() or not _has_ended_any(supervisor):
+                if supervisor.has_journal() or not _has(supervisor, "end"):
                     raise
                 unable = Unable(0, str(error))
             finally:
                 progress.stop()
         return _finish(args, supervisor, progress, unable, time.monotonic() - began)
     except Unwritten as error:
-        if supervisor is None or not _has_ended_any(supervisor):
+        if supervisor is None or not _has(supervisor, "end"):
             raise
-        kept = f"what was measured is kept: gpubench run --resume {supervisor.folder} continues"
-        raise UsageError(f"{error}; {kept}" if supervisor.has_journal() else str(error)) from None
+        kept = f"; what was measured is kept: gpubench run --resume {supervisor.folder} continues"
+        raise UsageError(f"{error}{kept * supervisor.has_journal()}") from None
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -106,22 +103,21 @@ def _list(args: argparse.Namespace) -> int:
         plan = planned(paths, passed)
     except Unable as error:
         return _explain(args, error, Progress(), "")
-    cases = plan["cases"]
+    cases, preset = plan["cases"], args.preset or "quick"
     names = [shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "") for case in cases]
     rows = [(name, case["device"], case["skip"] or "") for name, case in zip(names, cases, strict=True)]
     table = listing("", ("benchmark", "device", "skipped because"), rows)
-    many, skipped = f" in {processes} processes" if processes > 1 else "", sum(bool(case["skip"]) for case in cases)
-    line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(plan['estimated_s'], processes))}"
-    line += f" on idle cores with preset {args.preset or 'quick'}" + (
-        f"; {skipped} of them will be skipped" if skipped else ""
-    )
+    line = counted(len(cases), "benchmark") + (f" in {processes} processes" if processes > 1 else "")
+    line += f", about {estimate_text(whole_s(plan['estimated_s'], processes))} on idle cores with preset {preset}"
+    if skipped := sum(bool(case["skip"]) for case in cases):
+        line += f"; {skipped} of them will be skipped"
     print("\n".join([*terminal(table, get_terminal_size((160, 24)).columns), line]))
     return _MEASURED
 
 
 def _choose(args: argparse.Namespace) -> str:
     """Choose the project's own benchmarks, or the suite, where the command line names no files, and fill in the
-    project's options. Return what is measured, as a line to print."""
+    project's options. Return the line that names the benchmarks."""
     project = read_project(Path.cwd(), upward=True)
     options.fill(args, project.options, project.file)
     if args.paths:
@@ -142,45 +138,43 @@ def _finish(
     """Write the results file and the report, or print why there is nothing to write."""
     if unable and unable.code == process.USAGE:
         raise UsageError(unable.failure or str(unable))
-    if not _has_begun(supervisor):
-        if supervisor.interrupted:
-            return _say("stopped before anything was measured", _INCOMPLETE)
-        if unable and unable.status != "crashed":
-            return _say(str(unable), _INCOMPLETE)
+    if not _has(supervisor, "session"):
+        if supervisor.interrupted or (unable and unable.status != "crashed"):
+            return _say("stopped before anything was measured" if supervisor.interrupted else str(unable), _INCOMPLETE)
         return _explain(args, unable or Unable(0, ""), progress, f": see {supervisor.log}")
     run_file = _write_run(supervisor)
     whole = not unable and not supervisor.interrupted
-    if whole and not any(event["event"] == "complete" for event in supervisor.events):
+    if whole and not _has(supervisor, "complete"):
         supervisor.append({"event": "complete"})
     if supervisor.lock:
         supervisor.lock.release()
     if unable:
         _say(str(unable))
     if supervisor.interrupted:  # nothing is drawn, since whoever interrupts wants the prompt
-        how_far = reached(supervisor.events, supervisor.processes)
         further = f"Resume with: gpubench run --resume {supervisor.folder}. Show what was measured: gpubench show"
+        how_far = reached(supervisor.events, supervisor.processes)
         return _say(f"interrupted{how_far}. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
-    failed = _tell_unmeasured(supervisor, progress)
-    nothing = not any(event["event"] == "end" and event["status"] == OK for event in supervisor.events)
+    failed = _say_unmeasured(supervisor, progress)
+    measured = any(event["event"] == "end" and event["status"] == OK for event in supervisor.events)
     supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
     _report(args, supervisor.folder, run_file, elapsed_s)
-    return _MEASURED if whole and not failed and not nothing else _INCOMPLETE
+    return _MEASURED if whole and not failed and measured else _INCOMPLETE
 
 
-def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
-    """Print which benchmarks were skipped. Return how many failed."""
+def _say_unmeasured(supervisor: Supervisor, progress: Progress) -> bool:
+    """Print which benchmarks were skipped, and return whether one failed."""
+    for line in progress.why_not("skipped", most=3):
+        _say(line)
     ends = (event for event in supervisor.events if event["event"] == "end")
     latest = {(event["process"], event["fullname"]): event for event in ends}  # a rerun counts
     failed = {name: event for (_, name), event in latest.items() if event["status"] not in ACCEPTABLE}
-    for line in progress.why_not("skipped", most=3):
-        _say(line)
     if failed:
         why = (f"{event['status']}: {' '.join(str(event.get('reason') or '').split())}" for event in failed.values())
         reasons = listed(dict.fromkeys(shorten(each, 100) for each in why), 2, "; ")
         _say(f"{counted(len(failed), 'benchmark')} failed ({reasons}): see {supervisor.log}")
-    return len(failed)
+    return bool(failed)
 
 
 def _write_run(supervisor: Supervisor) -> Path:
@@ -197,12 +191,8 @@ def _write_run(supervisor: Supervisor) -> Path:
     return path
 
 
-def _has_begun(supervisor: Supervisor) -> bool:
-    return any(event["event"] == "session" for event in supervisor.events)
-
-
-def _has_ended_any(supervisor: Supervisor) -> bool:
-    return any(event["event"] == "end" for event in supervisor.events)
+def _has(supervisor: Supervisor, name: str) -> bool:
+    return any(event["event"] == name for event in supervisor.events)
 
 
 def _say(text: str, code: int = _MEASURED) -> int:
@@ -226,7 +216,7 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
         supervisor.begin()
         yield supervisor
     finally:
-        if not _has_begun(supervisor):
+        if not _has(supervisor, "session"):
             ledger.unlink(missing_ok=True)
             for path, kept in moved:
                 kept.replace(path)
@@ -237,7 +227,7 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
 
 @contextlib.contextmanager
 def _resumed(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
-    """The run that a ledger describes, with the options it was begun with."""
+    """The run of a journal, with the options it was begun with."""
     given = [f"--{option.name}" for option in options.given(args)]
     given += [flag for name, flag in _OWN_OPTIONS.items() if getattr(args, name) is not None]
     if given := [*given, *args.paths, *args.pytest]:
@@ -258,8 +248,8 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Iterator[Superviso
         if not os.path.exists(path.split("::")[0]):
             raise UsageError(f"{path}: no such file or folder, and the run needs it")
     deadline = _deadline(args) if args.deadline is not None else float(run.get("deadline_s") or _deadline(args))
-    words = run["paths"], run["options"]
-    supervisor = Supervisor(folder, *words, run["processes"], deadline, progress.note, events, lock=lock)
+    words = run["paths"], run["options"], run["processes"]
+    supervisor = Supervisor(folder, *words, deadline, progress.note, events, lock=lock)
     if all(missing(supervisor.events, index) == [] for index in range(supervisor.processes)):
         _say("nothing is missing; failed benchmarks are not retried")
     yield supervisor
@@ -270,7 +260,8 @@ def _deadline(args: argparse.Namespace) -> float:
 
 
 def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
-    """Benchmark files and folders, absolute; the options of pytest; the number of processes. Raises UsageError."""
+    """Return benchmark files and folders, absolute; the options of pytest; the number of processes. Raises
+    UsageError."""
     paths = [] if args.paths else [str(process.suite())]
     for text in args.paths:
         name, separator, test = text.partition("::")
@@ -287,18 +278,18 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 def _has_tests(path: Path) -> bool:
     """Return whether a script could hold tests, by its code, which isn't executed: names that pytest looks for, or a
     fixture that measures. Folders, files that pytest collects by their names, and files with errors are pytest's."""
-    if path.name.startswith("test_") or path.stem.endswith("_test"):
+    if path.name.startswith("test_") or path.stem.endswith("_test") or path.suffix != ".py" or not path.is_file():
         return True
     try:
-        tree = ast.parse(path.read_bytes()) if path.suffix == ".py" and path.is_file() else None
+        nodes = [*ast.walk(ast.parse(path.read_bytes()))]
     except (OSError, SyntaxError, ValueError, RecursionError):
         return True
-    names = {node.name for node in ast.walk(tree) if isinstance(node, _NAMED)} if tree else {"test"}
-    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} & _FIXTURES if tree else set()
+    named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.alias
+    names = {node.name for node in nodes if isinstance(node, named)}
+    names |= {node.arg for node in nodes if isinstance(node, ast.arg)} & _FIXTURES
     return any(name in _FIXTURES or name.startswith(("test", "Test")) for name in names)
 
 
-_NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.alias
 _FIXTURES = {"benchmark", "gpubench", "*"}  # a star imports tests from elsewhere
 
 
@@ -310,30 +301,22 @@ def _require_writable(folder: Path) -> None:
     output.prepare_folder(folder)
     output.require_ours(folder)
     log = folder / "run.log"
-    if os.path.lexists(log) and not _is_own_log(log):
-        raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
-
-
-def _is_own_log(log: Path) -> bool:
-    """Whether it is a file that begins as gpubench's logs do: a pipe would be waited for, and a log may be huge."""
-    if not stat.S_ISREG(log.lstat().st_mode):
-        return False
-    with log.open("rb") as file:
-        return file.read(len(_LOG_HEAD)) == _LOG_HEAD
-
-
-def _why_none(args: argparse.Namespace) -> str:
-    if args.pytest:
-        return f"no benchmark is measured with {' '.join(args.pytest)}"
-    if chosen(args):
-        return "no benchmark matches"
-    return f"{' '.join(args.paths or ['the suite'])} has no test functions with the fixture gpubench or benchmark"
+    if not os.path.lexists(log):
+        return
+    if stat.S_ISREG(log.lstat().st_mode):  # a pipe would be waited for
+        with log.open("rb") as file:
+            if file.read(len(_LOG_HEAD)) == _LOG_HEAD:
+                return
+    raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
 
 
 def _explain(args: argparse.Namespace, unable: Unable, progress: Progress, where: str) -> int:
     """Print in one line why nothing was measured, and ``where`` the output of pytest is."""
     if unable.code in (process.NO_TESTS, 0) and not progress.reasons:
-        return _say(unable.failure or _why_none(args), _UNUSABLE)
+        why = f"{' '.join(args.paths or ['the suite'])} has no test functions with the fixture gpubench or benchmark"
+        why = "no benchmark matches" if chosen(args) else why
+        why = f"no benchmark is measured with {' '.join(args.pytest)}" if args.pytest else why
+        return _say(unable.failure or why, _UNUSABLE)
     if unable.code in (process.USAGE, process.INTERRUPTED):
         return _say(unable.failure + where * (unable.code == process.INTERRUPTED), _UNUSABLE)
     for line in progress.why_not():
@@ -354,8 +337,8 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
 
 
 def what_a_gpu_could_bring(run: Run, run_file: Path) -> list[str]:
-    """A line that names ``gpubench estimate``, where there was no GPU and the times mean something."""
-    known = any(result.device and result.times for result in run.results)  # not those of plain pytest-benchmark tests
-    if run.preset == "smoke" or not known or any(device.accelerator for device in run.machine.devices):
+    """Return a line that names ``gpubench estimate``, where there was no GPU and the times mean something."""
+    own = any(result.device and result.times for result in run.results)  # not of plain pytest-benchmark tests
+    if run.preset == "smoke" or not own or any(device.accelerator for device in run.machine.devices):
         return []
     return [f"What could a GPU bring?  gpubench estimate {shlex.quote(str(run_file))}"]

@@ -52,10 +52,9 @@ def span_of(sizes: Sequence[str], processes: int) -> Span | None:
 
 def further_size(results: Results) -> int | None:
     """Return the size to measure next; None once it is known from which size on the GPU is faster, or there is none."""
-
     from ..statistics.crossing import next_size
 
-    points = [_point(pair) for pair in _pairs(results)]
+    points = [*map(_point, _pairs(results))]
     return next_size(points) if points else None
 
 
@@ -64,13 +63,13 @@ def said(results: Results, span: Span) -> str:
     pairs = _pairs(results)
     if not pairs:
         return ""
-    found, name, gpu = _crossing(pairs), span.name, results.study.names.subject(pairs[-1])
-    if found.answer == "from":
-        ends = f"{_rounded(found.low):,} to {_rounded(found.high):,}"
-        return f"{gpu} is faster from {name} = {_rounded(found.size):,} ({ends}), by {len(pairs)} sizes."
-    if found.answer == "unsure":
+    crossing, name, gpu = _crossing(pairs), span.name, results.study.names.subject(pairs[-1])
+    if crossing.answer == "from":
+        low, size, high = (f"{_rounded(each):,}" for each in (crossing.low, crossing.size, crossing.high))
+        return f"{gpu} is faster from {name} = {size} ({low} to {high}), by {len(pairs)} sizes."
+    if crossing.answer == "unsure":
         return f"It is unsure from which {name} {gpu} is faster, after {len(pairs)} sizes."
-    return f"{gpu} is {found.answer} faster, from {name} = {found.low:,.0f} to {found.high:,.0f}."
+    return f"{gpu} is {crossing.answer} faster, from {name} = {crossing.low:,.0f} to {crossing.high:,.0f}."
 
 
 def keep(results: Results, path: str) -> str:
@@ -79,13 +78,12 @@ def keep(results: Results, path: str) -> str:
     pairs = _pairs(results)
     if not pairs:
         raise UsageError(f"{path} isn't written: no GPU was measured")
-    found, (first, *_) = _crossing(pairs), pairs
-    name = first.other.result.workload.partition(".")[2]
-    size = _rounded(found.size) if found.answer == "from" else found.answer
-    versions = {"torch": first.other.run.machine.torch, "gpubench": __version__}
-    ends = {"low": _rounded(found.low), "high": _rounded(found.high)} if found.answer == "from" else {}
+    crossing, first = _crossing(pairs), pairs[0].other
+    name, is_known = first.result.workload.partition(".")[2], crossing.answer == "from"
+    size = _rounded(crossing.size) if is_known else crossing.answer
+    more = {"low": _rounded(crossing.low), "high": _rounded(crossing.high)} if is_known else {}
     try:
-        where = keep_threshold(path, name, size, **ends, **versions)
+        where = keep_threshold(path, name, size, **more, torch=first.run.machine.torch, gpubench=__version__)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} isn't written: {error}") from None
     return f'{path}: "{name}": {size} for {where}; elsewhere the default'
@@ -99,7 +97,6 @@ def _pairs(results: Results) -> list[Pair]:
 
 
 def _crossing(pairs: Sequence[Pair]) -> Crossing:
-
     from ..statistics.crossing import crossing
 
     return crossing([*map(_point, pairs)])

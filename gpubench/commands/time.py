@@ -88,11 +88,17 @@ def main(args: argparse.Namespace) -> int:
     _require_writable(args)
     with scratch(FOLDER) as folder:
         supervisor = _measured(args, timing, brief, folder)
-        statuses = {event["status"] for event in supervisor.events if event["event"] == "end"}
+        events = supervisor.events
+        statuses = {event["status"] for event in events if event["event"] == "end"}
         if not statuses:
             _say("stopped before anything was measured")
             return _INCOMPLETE
-        run, results = _searched(args, timing, span, supervisor, folder)
+        run, results = _results(events, folder)
+        while span and not supervisor.interrupted and (size := further_size(results)):
+            more = dataclasses.replace(timing, sizes=[(span.name, (size,))])
+            supervisor = _measured(args, more, True, folder)
+            events = [*events, *supervisor.events]
+            run, results = _results(events, folder)
     if OK not in statuses and not supervisor.interrupted:
         longer = f"; --deadline {supervisor.deadline_s * 5:g} waits longer" if "timeout" in statuses else ""
         raise UsageError(_why_nothing(results.runs[0].results) + longer)
@@ -103,29 +109,16 @@ def main(args: argparse.Namespace) -> int:
     return _INCOMPLETE if supervisor.interrupted or not statuses <= set(ACCEPTABLE) else _MEASURED
 
 
-def _searched(
-    args: argparse.Namespace, timing: Timing, span: Span | None, supervisor: Supervisor, folder: Path
-) -> tuple[dict[str, Any], Results]:
-    """Return the results file and its results, after the sizes that a range needs further."""
-    events = supervisor.events
-    run, results = _results(events, folder)
-    while span and not supervisor.interrupted and (size := further_size(results)):
-        supervisor = _measured(args, dataclasses.replace(timing, sizes=[(span.name, (size,))]), True, folder)
-        events = [*events, *supervisor.events]
-        run, results = _results(events, folder)
-    return run, results
-
-
-def _keep(args: argparse.Namespace, run: Mapping[str, Any], results: Results, span: Span | None) -> None:
-    """Print and write what was asked for beside the times."""
+def _keep(args: argparse.Namespace, run: dict[str, Any], results: Results, span: Span | None) -> None:
+    """Print and write the rest of the answer: the crossing, estimates, files."""
     if span and (line := said(results, span)):
         print(line)
     if args.threshold:
         print(keep(results, args.threshold))
-    if cards := cards_named(args.gpus):
-        show_estimates(results.runs[0], cards)
+    if args.gpus:
+        show_estimates(results.runs[0], cards_named(args.gpus))
     if args.output:
-        write(Path(args.output), dict(run))
+        write(Path(args.output), run)
     if args.chart:
         _draw(results, Path(args.chart))
 
@@ -164,7 +157,7 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
     supervisor.log.touch()
     supervisor.begin()
     progress.expect(supervisor.processes, supervisor.events, deadline_s)
-    # What shows the results is imported while the child imports torch: this saves a second.
+    # The report is imported while the child imports torch: this saves a second.
     threading.Thread(target=importlib.import_module, args=("gpubench.report.results",), daemon=True).start()
     try:
         supervisor.measure()
@@ -182,14 +175,14 @@ def _command(paths: Sequence[str], options: Sequence[str], python: str) -> list[
 
 
 class _Progress(Progress):
-    """Prints the progress, or if ``brief`` only what is noticed; failures are printed at the end."""
+    """Prints the progress, or if ``brief`` only notices; failures are printed at the end."""
 
     def __init__(self, brief: bool) -> None:
         super().__init__("gpubench time")
         self._brief = brief
 
     def note(self, event: Event) -> None:
-        """Print what an event of the journal says."""
+        """Print an event of the journal."""
         if not self._brief and event.get("status", OK) in ACCEPTABLE:
             super().note(event)
             return
@@ -213,25 +206,19 @@ def _draw(results: Results, path: Path) -> None:
         print(path)
 
 
-# What is printed at the end -------------------------------------------------------------------------------------------
-
-
 def _times_alone(results: Results) -> str:
-    """``a @ b 102 ms* ±2%``, and what the star means; for two devices both times and the speedup."""
+    """Return ``a @ b 102 ms* ±2%``, and the meaning of the star; for two devices both times and the speedup."""
     from ..report import words
 
-    study = results.study
-    several = len(study.measured) > 1
-    cells = [words.name(study.measured[0].result)]
-    for row in study.measured:
-        cells.append(f"{study.names.of(row)} " * several + f"{row.time} {row.accuracy}")
-    cells += [str(pair.ratio) for pair in study.device_pairs[:1]]
-    flags = [flag for row in study.measured for flag in row.result.flags]
+    study, rows = results.study, results.study.measured
+    named = [f"{study.names.of(row)} " * (len(rows) > 1) + f"{row.time} {row.accuracy}" for row in rows]
+    lines = ["  ".join([words.name(rows[0].result), *named, *(str(pair.ratio) for pair in study.device_pairs[:1])])]
+    flags = [flag for row in rows for flag in row.result.flags]
     flags.sort(key=lambda flag: not any(reason.interval for reason in judge([flag.name]).why))
-    lines = ["  ".join(cells), *(f"{judge([flag.name]).star} {flag.name}: {flag.seen}".strip() for flag in flags[:1])]
-    reasons = [process.unplaced for row in study.measured for process in row.times.processes if process.unplaced]
+    lines += [f"{judge([flag.name]).star} {flag.name}: {flag.seen}".strip() for flag in flags[:1]]
+    reasons = [process.unplaced for row in rows for process in row.times.processes if process.unplaced]
     lines += [f"~ is of data at one place in memory, so the next run may differ by more: {why}" for why in reasons[:1]]
-    note = plain_memory_note(row.result for row in study.measured)
+    note = plain_memory_note(row.result for row in rows)
     return "\n".join([*lines, *[f"Note: {note}"] * bool(note)])
 
 
@@ -239,25 +226,21 @@ _OURS = re.compile(f"({'|'.join(kind for kind, value in vars(errors).items() if 
 
 
 def _why_nothing(results: Sequence[Result]) -> str:
-    """Why no benchmark has a time: the first reason of each expression, with its name and size unless it is ours."""
+    """Return why no benchmark has a time: the first reason of each expression, with its name and size unless it is
+    ours."""
     first: dict[str, Result] = {}
     for result in results:
         first.setdefault(shown_name(result.workload), result)
-    why = {name: _OURS.sub("", result.reason or result.status, count=1) for name, result in first.items()}
+    why = {name: _OURS.sub("", each.reason or each.status, count=1) for name, each in first.items()}
     foreign = any(each.status == "error" and not _OURS.match(each.reason or "") for each in first.values())
     if len(set(why.values())) == 1 and not foreign and not any(result.params for result in first.values()):
         return next(iter(why.values()))
-    sizes = {
-        name: "".join(f", {size}={value}" for size, value in result.params.items()) for name, result in first.items()
-    }
+    sizes = {name: "".join(f", {size}={n}" for size, n in each.params.items()) for name, each in first.items()}
     return "; ".join(f"{name}{sizes[name]}: {reason}" for name, reason in why.items())
 
 
-# What is measured -----------------------------------------------------------------------------------------------------
-
-
 def timing_of(args: argparse.Namespace, values: Mapping[str, Any] | None = None) -> Timing:
-    """What the command line asks for; ``values`` as for :func:`.expressions`, which raises UsageError."""
+    """Return the expressions of the command line; ``values`` as for :func:`.expressions`, which raises UsageError."""
     terms, sizes = {"dtypes": args.dtype or (), "variants": args.variant or ()}, parse_sizes(args.sizes)
     for text in args.expressions:
         if sizes and re.fullmatch(r"[\d._e]+", text.strip()):

@@ -160,8 +160,9 @@ class Script:
             from ..measure.disturbance import disturbed, read_counters
 
             profile.machine, profile.torch, profile.threads = CPU.label, str(torch.__version__), torch.get_num_threads()
-            flags = disturbed(self._before, read_counters((), family=True)) if self._before is not None else ()
-            profile.busy = "; ".join(flag.seen for flag in flags)
+            if self._before is not None:
+                flags = disturbed(self._before, read_counters((), family=True))
+                profile.busy = "; ".join(flag.seen for flag in flags)
 
     def _finish(self) -> None:
         """Write the result; end the process, unless the script is to run to its end."""

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -95,9 +96,7 @@ class Counting:
         """Begin to count in this thread."""
         self._seen = self._stack.enter_context(watched())
         for name in (*WAITING, "to", "cuda"):
-            self._stack.enter_context(
-                replacing(torch.Tensor, name, lambda original, name=name: self._noting(original, name))
-            )
+            self._stack.enter_context(replacing(torch.Tensor, name, partial(self._noting, name)))
         self._watcher.counting = self
 
     def stop(self) -> None:
@@ -105,7 +104,7 @@ class Counting:
         self._watcher.counting = None
         self._stack.close()
 
-    def _noting(self, original: Any, name: str) -> Any:
+    def _noting(self, name: str, original: Any) -> Any:
         def noted(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
             with contextlib.suppress(Exception):
                 target, by_torch = (
@@ -162,7 +161,7 @@ class Counting:
         rest.subtract(self._optimizer)
         profile.operators, profile.optimizer = map(self._operators, (rest, self._optimizer))
         profile.launches, profile.optimizer_launches = seen.operations - self._launches, self._launches
-        profile.memory_bytes = seen.given_bytes([]) + seen.peak
+        profile.memory_bytes = None if seen.failure else seen.counted(None, (), {}, None).memory_bytes
         profile.waits = [place for (name, _), place in self._places.items() if name in WAITING]
         profile.copies = [place for (name, _), place in self._places.items() if name not in WAITING]
         profile.copied_bytes = self._batch_bytes or sum(each.bytes for each in profile.copies)
