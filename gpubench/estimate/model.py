@@ -162,5 +162,5 @@ def _likely_of(
         low, high = 1 / factor.times, OTHER_HIGH
     low_s = low * factor.middle(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
     middle_s = factor.middle(arithmetic, memory)
-    times = (each.count * seconds for seconds in (low_s, middle_s, high * middle_s))
-    return Likely(*times, BASES.get(kind, "") * learned)
+    low_s, middle_s, high_s = (each.count * seconds for seconds in (low_s, middle_s, high * middle_s))
+    return Likely(low_s, middle_s, high_s, BASES.get(kind, "") * learned)

@@ -222,9 +222,8 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     shown = [line for line in lines if line.answer is None or line.answer in chosen]
     more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
     more += "-k NAME shows all sizes, TF32, autocast; --format csv everything."
-    grid = table_of(shown, every)
-    small = textwrap.wrap(grid.note, width)
-    for part in ([] if every else [more[:1].upper() + more[1:]]) + foot(shown, estimates):
+    grid, small = table_of(shown, every), list[str]()
+    for part in (grid.note if every else f"{grid.note} {more[:1].upper()}{more[1:]}", *foot(shown, estimates)):
         wrapped = textwrap.wrap(part, width)
         small += wrapped * (len(small) + len(wrapped) <= _MOST_LINES)
     return [*terminal(grid, width, footnote=False), "", *small]

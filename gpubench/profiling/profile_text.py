@@ -60,20 +60,21 @@ def screen(profile: Profile) -> list[str]:
     first = profile.causes[0]
     lead = [answer(profile), *([f"First: {first.says}."] if first.name != "computes" else [])]
     words = " ".join(filter(None, chain(_advice(profile), _origin(profile))))
-    lead, small = (
-        [textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False) for text in texts]
-        for texts in (lead, [words])
-    )
-    return [*chain(*lead), "", *_table(profile), "", *chain(*small)][:MOST_LINES]
+    return [*_wrapped(*lead), "", *_table(profile), "", *_wrapped(words)][:MOST_LINES]
+
+
+def _wrapped(*texts: str) -> Iterator[str]:
+    for text in texts:
+        yield from textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(profile: Profile) -> Iterator[str]:
     step, parts, gpus, star, mean_s = profile.step, profile.parts, profile.gpus[:4], profile.star, profile.mean_s
     assert step is not None
 
-    def row(name: str, cpu: str, cell: Callable[[OnGpu], str]) -> str:
-        name = name[: LABEL + CPU - len(cpu) - 1]
-        cells = "".join(f"{cell(gpu):>{CELL}}" for gpu in gpus)
+    def row(name: str, cpu: str, cell: Callable[[OnGpu], str | Span]) -> str:
+        name, texts = name[: LABEL + CPU - len(cpu) - 1], map(cell, gpus)
+        cells = "".join(f"{text if isinstance(text, str) else span_text(*text):>{CELL}}" for text in texts)
         return f"{name:<{LABEL}}{cpu:>{LABEL + CPU - max(LABEL, len(name))}}{cells}"
 
     def waiting(gpu: OnGpu) -> Span:
@@ -95,11 +96,11 @@ def _table(profile: Profile) -> Iterator[str]:
     for name, seconds, cells in rows:
         if seconds >= 0.0005 * mean_s:
             share = f"{span_text(seconds)} {100 * seconds / mean_s:3.0f} %"
-            yield row(name, share, lambda gpu, cells=cells: span_text(*cells(gpu)))
+            yield row(name, share, cells)
     if profile.copied_bytes and gpus:
-        yield row("copies in", "–", lambda gpu: span_text(*gpu.copies_s))
+        yield row("copies in", "–", lambda gpu: gpu.copies_s)
     half = f" ±{(step.high_s - mean_s) / mean_s:.0%}" if step.high_s is not None else ""
-    yield row(unit, f"{span_text(mean_s)}{half}{star}", lambda gpu: span_text(*gpu.step_s))
+    yield row(unit, f"{span_text(mean_s)}{half}{star}", lambda gpu: gpu.step_s)
     if gpus:
         yield row("faster", "", lambda gpu: f"{spread(gpu.speedup)}×{star}")
     if gpus and parts[DATA] >= LARGE * mean_s:
