@@ -1,9 +1,5 @@
 """The ``gpubench_ranks`` fixture: several processes, one per device, measure a case together, each round after a
-barrier.
-
-Rank 0 makes every decision that depends on a measured time and sends it to all, so that all ranks reach the same
-barriers.
-"""
+barrier. Rank 0 makes every decision that depends on a measured time, so that all ranks reach the same barriers."""
 
 from __future__ import annotations
 
@@ -48,87 +44,6 @@ def device_counts() -> list[int]:
     return counts if most <= counts[-1] else [*counts, most]
 
 
-class Ranks:
-    """The value of the fixture ``gpubench_ranks``: the ranks of this launch, for the benchmark ``name``."""
-
-    def __init__(self, team: Team, name: str) -> None:
-        self._team, self._name = team, name
-
-    def measure(
-        self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, **record: Any
-    ) -> None:
-        """Measure a job on ``count`` devices of the case's kind, and record it as this case's times, with the declared
-        work.
-
-        On a CPU a device is a core: each rank has one thread, unless a single rank has them all (``all_threads``).
-        ``record`` is what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
-        """
-        declaration = gpubench.take_declaration()
-        if declaration != Request(work=(work := declaration.work)):
-            raise UsageError(
-                "ranks take flops, nbytes, items and unit from gpubench.declare(…), the rest from their job"
-            )
-        home, world_size = gpubench.home, 1 if all_threads else count
-        self._require(world_size, gpubench)
-        names, threads = _devices_and_threads(gpubench, world_size, all_threads)
-        here = _on_one_machine()
-        used = [device for name in dict.fromkeys(names) if here and (device := find_device(name).device)]
-        rank = Rank(self._team.number, world_size, [*names, ""][min(self._team.number, world_size)], threads)
-        before = disturbance.read_counters((), family=True)
-        busy = rank.number == 0 and gpubench.is_busy()
-        work_of_rank = partial(
-            measure_rank, job=job, preset=gpubench.allowance, busy=busy, note_progress=self._team.note_progress
-        )
-        times = self._team.run(self._name, rank, names, work_of_rank)
-        neighbours = sum(device.other_processes() or 0 for device in used if device.accelerator)
-        after = replace(disturbance.read_counters((), family=True), neighbours=neighbours)
-        flags = list(disturbance.disturbed(before, after)) if here else []  # elsewhere their CPU time isn't seen
-        flags += _flags_of_ranks(times)
-        indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)
-        interconnect = home.interconnect(indices) if world_size > 1 else None
-        if world_size > _local_world_size(world_size):
-            interconnect = "network"
-        gpubench.parallel = {"devices": world_size, "threads": threads, "interconnect": interconnect}
-        gpubench.parallel |= record | times[-1].record
-        durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
-        terms = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
-        steps = len(times[-1].record.get("losses", ())) or None
-        rest, rounds = {"first_call_s": times[0].first_s, "steps": steps}, Rounds(tuple(flags), times[0].check)
-        gpubench.replay(durations, times[0].iterations, work, rounds, **terms, **rest)
-
-    def _require(self, count: int, gpubench: Gpubench) -> None:
-        """Raise Unmeasurable unless there are devices and ranks for this many, by the same reason on every rank."""
-        home, most = gpubench.home, self._team.world_size
-        collective_backend(home.kind)
-        if _on_one_machine():
-            require_devices(count, home, gpubench)
-        elif home.index:
-            raise Unmeasurable(f"torchrun's ranks begin with {home.kind}:0: measured there")
-        if count > most:
-            raise Unmeasurable(f"needs {count} ranks, {most} were started: torchrun --nproc-per-node {count} -m pytest")
-
-
-def _on_one_machine() -> bool:
-    return _local_world_size(0) == int(os.environ.get("WORLD_SIZE", 0))
-
-
-def _local_world_size(world_size: int) -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
-
-
-def _devices_and_threads(gpubench: Gpubench, world_size: int, all_threads: bool) -> tuple[list[str], int]:
-    home, threads = gpubench.home, 1
-    if home.accelerator:
-        threads = max(1, cores() // world_size)
-    elif all_threads:
-        threads = gpubench.case.threads or cores()
-    if not home.indexed:
-        return [str(home)] * world_size, threads
-    per_machine = min(world_size, _local_world_size(world_size))
-    local = [str(each) for each in circle(home, per_machine)]
-    return [local[number % per_machine] for number in range(world_size)], threads
-
-
 def circle(home: Device, count: int) -> list[Device]:
     """Return this many devices of a kind, beginning with the case's; the first follows the last."""
     kind = type(home)
@@ -138,9 +53,9 @@ def circle(home: Device, count: int) -> list[Device]:
 def require_devices(count: int, home: Device, gpubench: Gpubench) -> None:
     """Raise :class:`Unmeasurable`, with the numbers, unless this many devices of that kind are present."""
     available = home.count() if home.indexed else cores()
-    what = f"{home.kind} devices" if home.indexed else "CPU cores, one a rank"
     if count > available:
-        raise gpubench.too_few(f"needs {count} {what}; {available} here")
+        kind = f"{home.kind} devices" if home.indexed else "CPU cores, one a rank"
+        raise gpubench.too_few(f"needs {count} {kind}; {available} here")
 
 
 class RankJob(Protocol):
@@ -166,8 +81,70 @@ class RankJob(Protocol):
         return {}
 
 
+class Ranks:
+    """The value of the fixture ``gpubench_ranks``: the ranks of this launch, for the benchmark ``name``."""
+
+    def __init__(self, team: Team, name: str) -> None:
+        self._team, self._name = team, name
+
+    def measure(
+        self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, **record: Any
+    ) -> None:
+        """Measure a job on ``count`` devices of the case's kind; record its times, with the declared work, as the
+        case's.
+
+        On a CPU a device is a core: each rank has one thread, unless a single rank has them all (``all_threads``).
+        ``record`` holds further fields for the report: ``method``, ``mode``, ``ideal_speedup``.
+        """
+        declaration = gpubench.take_declaration()
+        if declaration != Request(work=declaration.work):
+            takes = "ranks take flops, nbytes, items and unit from gpubench.declare(…), the rest from their job"
+            raise UsageError(takes)
+        home, world_size = gpubench.home, 1 if all_threads else count
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", 0)) == int(os.environ.get("WORLD_SIZE", 0))  # one machine
+        self._require(world_size, gpubench, here)
+        threads = 1 if not all_threads else gpubench.case.threads or cores()
+        if home.accelerator:
+            threads = max(1, cores() // world_size)
+        group = circle(home, min(world_size, local)) if home.indexed else [home]
+        names = [str(group[number % len(group)]) for number in range(world_size)]
+        rank = Rank(self._team.number, world_size, [*names, ""][min(self._team.number, world_size)], threads)
+        before = disturbance.read_counters((), family=True)
+        busy = rank.number == 0 and gpubench.is_busy()
+        terms: dict[str, Any] = {"preset": gpubench.allowance, "busy": busy, "note_progress": self._team.note_progress}
+        times = self._team.run(self._name, rank, names, partial(measure_rank, job=job, **terms))
+        used = [device for name in dict.fromkeys(names) if here and (device := find_device(name).device)]
+        neighbours = sum(device.other_processes() or 0 for device in used if device.accelerator)
+        after = replace(disturbance.read_counters((), family=True), neighbours=neighbours)
+        flags = list(disturbance.disturbed(before, after)) if here else []  # elsewhere their CPU time isn't seen
+        indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)
+        interconnect = home.interconnect(indices) if world_size > 1 else None
+        interconnect = "network" if world_size > local else interconnect
+        gpubench.parallel = {"devices": world_size, "threads": threads, "interconnect": interconnect}
+        gpubench.parallel |= record | times[-1].record
+        durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
+        rounds = Rounds((*flags, *_flags_of_ranks(times)), times[0].check)
+        gpubench.replay(
+            durations, times[0].iterations, declaration.work, rounds, devices=tuple(dict.fromkeys(names)),
+            threads=threads * world_size, first_call_s=times[0].first_s,
+            steps=len(times[-1].record.get("losses", ())) or None,
+        )  # fmt: skip
+
+    def _require(self, count: int, gpubench: Gpubench, here: bool) -> None:
+        """Raise Unmeasurable unless there are devices and ranks for this many, by the same reason on every rank."""
+        home, most = gpubench.home, self._team.world_size
+        collective_backend(home.kind)
+        if here:
+            require_devices(count, home, gpubench)
+        elif home.index:
+            raise Unmeasurable(f"torchrun's ranks begin with {home.kind}:0: measured there")
+        if count > most:
+            raise Unmeasurable(f"needs {count} ranks, {most} were started: torchrun --nproc-per-node {count} -m pytest")
+
+
 def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
-    """Return one flag of each name, with what each rank saw on its device."""
+    """Return one flag of each name, with each rank's text."""
     seen: dict[str, list[str]] = {}
     for number, rank in enumerate(times):
         for flag in rank.flags:
@@ -182,8 +159,7 @@ def measure_rank(
     Unmeasurable if the rank's device isn't there, and OverBudget on every rank if a step takes too long for the
     preset."""
     job = copy.copy(job)  # the caller's lives on, and would hold the memory
-    device = find_device(rank.device).device
-    if device is None:
+    if (device := find_device(rank.device).device) is None:
         raise Unmeasurable(f"rank {rank.number} has no {rank.device}")
     used = [device] if device.accelerator else []
     with matmul_precision(job.dtype):
@@ -192,8 +168,7 @@ def measure_rank(
         check = job.check()
         note_progress()
         take = partial(_take_rounds, rank, job, DeviceClock(used), note_progress)
-        (first_s,) = take(1)
-        (warm_s,) = take(1)
+        first_s, warm_s = *take(1), *take(1)
         step_s, busy = _decide_on_rank_0(rank, lambda: (min(first_s, warm_s), busy))
         budget.require(step_s, "seen in warm-up", preset, busy=busy)
         seen = [step_s]

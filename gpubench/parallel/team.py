@@ -44,6 +44,27 @@ class Rank:
     threads: int
 
 
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """The measurement of one rank: ``durations`` are the seconds of each round of ``iterations`` steps. ``first_s``:
+    seconds of the first step. ``record``: further fields of the case's record. ``flags``: disturbances of this rank's
+    device."""
+
+    durations: Sequence[float]
+    iterations: int
+    first_s: float
+    check: Check
+    record: dict[str, Any] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+
+
+def launched_rank() -> Rank | None:
+    """Return the rank that torchrun gave this process, with its device still unknown; ``None`` without torchrun."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    return Rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)
+
+
 def collective_backend(kind: str) -> str:
     """Return torch's collective backend for a kind of device (nccl, gloo, …). Raises Unmeasurable if there is none."""
     try:
@@ -57,13 +78,12 @@ def collective_backend(kind: str) -> str:
 
 def launcher_store(rank: Rank, deadline_s: float) -> Store:
     """Return the rendezvous store of torchrun's ranks. Raises RankFailure if it can't be reached."""
-    from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     with _in_one_line(rank.number):
         found = next(rendezvous("env://", rank.number, rank.world_size, timeout=timedelta(seconds=deadline_s)))
-    # Ranks that torchrun has restarted don't read the messages of those before them.
-    return PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), found[0])
+    # Ranks that torchrun has restarted don't read the messages of their predecessors.
+    return dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), found[0])
 
 
 def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
@@ -98,27 +118,6 @@ def one_line(error: BaseException) -> str:
     return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
 
 
-def launched_rank() -> Rank | None:
-    """Return the rank that torchrun gave this process, with its device still unknown; ``None`` without torchrun."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return None
-    return Rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)
-
-
-@dataclass(frozen=True, slots=True)
-class RankTimes:
-    """The measurement of one rank: ``durations`` are the seconds of each round of ``iterations`` steps. ``first_s``:
-    seconds of the first step. ``record``: further fields of the case's record. ``flags``: disturbances of this rank's
-    device."""
-
-    durations: Sequence[float]
-    iterations: int
-    first_s: float
-    check: Check
-    record: dict[str, Any] = field(default_factory=dict)
-    flags: tuple[Flag, ...] = ()
-
-
 class _Answer(msgspec.Struct):
     """The outcome of a benchmark on one rank: its times, or the text and the status of its error. ``turn``: 1 for the
     rank that raised first, 2 for the next."""
@@ -131,8 +130,8 @@ class _Answer(msgspec.Struct):
     def note(self, error: Exception, rank: int) -> None:
         """Describe an error, without addresses of machines."""
         short = shortage(error)
-        text = short or f"{type(error).__name__}: {one_line(error)}"
-        self.error, self.status = f"rank {rank}: {text}", "oom" if short else "error"
+        self.error = f"rank {rank}: {short or f'{type(error).__name__}: {one_line(error)}'}"
+        self.status = "oom" if short else "error"
         if isinstance(error, Unmeasurable | RankFailure):
             self.error, self.status = str(error), getattr(error, "status", "skipped")
 
@@ -147,11 +146,10 @@ class Team:
         assert launched, "torchrun started this process"
         self.number, self.world_size = launched.number, launched.world_size
         self._deadline_s, self._on_hang = deadline_s, on_hang
-        self._store = launcher_store(launched, deadline_s)
-        self._meetings = 0
+        self._store, self._meetings = launcher_store(launched, deadline_s), 0
         self._joined: tuple[object, ...] = ()
-        self._latest = time.monotonic()
         self._failure: RankFailure | None = None
+        self.note_progress()
 
     def note_progress(self) -> None:
         """Note that this rank isn't hanging."""
@@ -159,9 +157,7 @@ class Team:
 
     def agree(self, value: T) -> T:
         """Return the value that rank 0 gives. Raises RankFailure if a rank doesn't come."""
-        agreed: T = msgspec.msgpack.decode(
-            self._exchange(msgspec.msgpack.encode(value), _PATIENCE * self._deadline_s)[0]
-        )
+        agreed: T = self._exchange(value, _PATIENCE * self._deadline_s, Any)[0]
         return agreed
 
     def run(self, name: str, rank: Rank, others: Sequence[str], work: Callable[[Rank], RankTimes]) -> list[RankTimes]:
@@ -172,24 +168,22 @@ class Team:
             raise self._failure
         if (asked := self.agree(name)) != name:
             self._end(RankFailure(self.number, f"is at {name}, rank 0 at {asked}", "error"))
-        key, answer = (*others, rank.threads), _Answer()
+        key, answer, patience_s = (*others, rank.threads), _Answer(), _PATIENCE * self._deadline_s
         if key != self._joined:
-            self._leave()
-        if takes_part := rank.number < rank.world_size:
+            self.close()
+        if rank.number < rank.world_size:
+            patience_s = self._deadline_s
             try:
                 answer.times = self._measure(rank, key, work)
             except Exception as error:
                 answer.note(error, self.number)
                 answer.turn = self._store.add(f"errors of {self._meetings}", 1)
-                self._leave()  # the others' collectives then fail
+                self.close()  # the others' collectives then fail
+                patience_s = max(_GRACE_S, self._deadline_s - (time.monotonic() - self._latest))
         self._joined = key
-        patience_s = self._deadline_s if takes_part else _PATIENCE * self._deadline_s
-        if answer.error:
-            patience_s = max(_GRACE_S, self._deadline_s - (time.monotonic() - self._latest))
-        messages = self._exchange(msgspec.msgpack.encode(answer), patience_s)
-        answers = [msgspec.msgpack.decode(message, type=_Answer) for message in messages]
+        answers: list[_Answer] = self._exchange(answer, patience_s, _Answer)
         if failed := [each for each in answers if each.error]:
-            self._leave()
+            self.close()
             first = min(failed, key=lambda each: each.turn)
             raise (
                 Unmeasurable(first.error) if first.status == "skipped" else RankFailure(None, first.error, first.status)
@@ -201,47 +195,45 @@ class Team:
         self.note_progress()
         try:
             if key != self._joined:
-                from torch._C._distributed_c10d import PrefixStore
-
-                join_process_group(rank, self._deadline_s, PrefixStore(f"group {self._meetings}", self._store))
+                store = dist.PrefixStore(f"group {self._meetings}", self._store)
+                join_process_group(rank, self._deadline_s, store)
             torch.set_num_threads(rank.threads)
             return work(rank)
         finally:
             if torch.get_num_threads() == rank.threads:  # else the job has changed them, which is flagged
                 torch.set_num_threads(usual)
-            _release_memory(rank)
+            release_memory(rank)
 
-    def _exchange(self, message: bytes, patience_s: float) -> list[bytes]:
-        """Return every rank's message."""
+    def _exchange(self, value: Any, patience_s: float, kind: Any) -> list[Any]:
+        """Return every rank's value, of this type."""
         self._meetings += 1
-        self._store.set(f"{self._meetings}/{self.number}", message)  # type: ignore[arg-type]  # bytes too
-        until, messages = time.monotonic() + patience_s, []
+        message: Any = msgspec.msgpack.encode(value)
+        self._store.set(f"{self._meetings}/{self.number}", message)
+        until, values = time.monotonic() + patience_s, []
         for number in range(self.world_size):
             key, left_s = f"{self._meetings}/{number}", max(0.1, until - time.monotonic())
             try:
                 self._store.wait([key], timedelta(seconds=left_s))
             except RuntimeError:  # of the store: the time is over, or the launcher has gone
                 self._end(RankFailure(number, f"no progress for {self._deadline_s:g} s", "timeout"))
-            messages.append(bytes(self._store.get(key)))
-        return messages
+            values.append(msgspec.msgpack.decode(bytes(self._store.get(key)), type=kind))
+        return values
 
     def _end(self, failure: RankFailure) -> None:
         self._failure = failure
         self._on_hang(failure)
         raise failure
 
-    def _leave(self) -> None:
+    def close(self) -> None:
         """Leave the process group, so that its connections close."""
         self._joined = ()
         if dist.is_initialized():
             with contextlib.suppress(RuntimeError):  # others may be gone
                 dist.destroy_process_group()
 
-    close = _leave
 
-
-def _release_memory(rank: Rank) -> None:
-    """Release what the last job held on its accelerator: an idle rank needs no memory there."""
+def release_memory(rank: Rank) -> None:
+    """Release the memory of the last job on its accelerator: an idle rank needs none there."""
     device = find_device(rank.device).device
     if device and device.accelerator:
         gc.collect()

@@ -16,19 +16,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from msgspec import structs
 from pytest_benchmark.stats import Metadata
 
-from ..devices import find_device, register
+from ..devices import CPU, find_device, register
 from ..devices.implementations import TORCH
 from ..errors import Unmeasurable, UsageError
 from ..estimate.demo import Demo
-from ..measure.copies import CallCopy
+from ..measure.data import MEMORY_SHARE
 from ..measure.expression import BoundCall, advising, bound_call, difference_of
 from ..measure.fixture import Gpubench
 from ..measure.plan import Declared
-from ..measure.rounds import Share, take_turns
+from ..measure.rounds import take_turns
 from ..measure.run_settings import Mode, Settings
 from ..measure.session import Session
 from ..measure.source import Timing, on_numpy
@@ -36,21 +35,46 @@ from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
 from ..runfile.journal import recorded
 from ..runfile.ledger import missing
-from ..runfile.schema import Case
+from ..runfile.quantities import seconds_text, text
+from ..runfile.schema import KEY, Case
 from ..runfile.writer import without_paths
 from ..supervise.child import Failures, become_child
 from ..supervise.process import JOURNAL, USAGE
-from . import outcomes
-from .fixtures import Attempt
-from .growth import Growth
+from . import PARAMETERS, recorder as outcomes
 from .parametrize import Markers, combinations, ident
 from .plain_process import begin_plain
-from .recorder import Recorder
-from .settings import PARAMETERS
 
 register(Demo)
 FILE = "test_time.py"
-"""The file that names of expressions in a results file begin with, as those of tests do."""
+"""The file that names of expressions in a results file begin with, as names of tests do."""
+LONGEST_S = 5.0
+"""Seconds of a call beyond which a larger size isn't begun."""
+
+
+class Growth:
+    """Work and memory of a call grow as powers of its size, and its time at most as the work."""
+
+    def __init__(self) -> None:
+        self._last: list[tuple[float, float, float, float]] = []
+
+    def note(self, size: float, rounds: Any) -> None:
+        """Note a size with its rounds."""
+        ours: Mapping[str, Any] = rounds.extra_info[KEY]
+        work = max(ours["work"].get("flops") or 0.0, ours["work"].get("bytes") or 0.0)
+        self._last.append((size, rounds.stats.stats.median, work, ours.get("memory_bytes") or 0))
+
+    def require(self, size: float) -> None:
+        """Raise :class:`Unmeasurable` where a call of this size is predicted to take more than :data:`LONGEST_S`, or
+        :data:`MEMORY_SHARE` of the free memory."""
+        if len(self._last) < 2:
+            return
+        (small, _, *before), (large, seconds, *now) = self._last[-2:]
+        factor, step = size / large, math.log(large / small)
+        work, memory = (math.log(max(1.0, b / a)) / step if a > 0 else 1.0 for a, b in zip(before, now, strict=True))
+        if (seconds := seconds * factor**work) > LONGEST_S:
+            raise Unmeasurable(f"predicted {seconds_text(seconds)} a call")
+        if (needed := now[1] * factor**memory) > MEMORY_SHARE * CPU.memory().free:
+            raise Unmeasurable(f"predicted to need {text(needed, 'B')}")
 
 
 class Expression:
@@ -64,25 +88,17 @@ class Expression:
         self.text, self.sizes, self.skip = text, sizes, skip
         size = next(iter(sizes), None)
         case = Case(f"time.{text}", params=sizes, devices=(kit["device"],), size=size, **kit)  # type: ignore[arg-type]
-        self.params, self.param = (
-            {f"gpubench_{key}": kit[key] for key in kit} | sizes,
-            ident([*kit.values(), *sizes.values()]),
-        )
-        self.name, self.group, self.callspec = (
-            f"test_{text}[{self.param}]",
-            case.workload,
-            SimpleNamespace(params=self.params),
-        )
+        self.params = {f"gpubench_{key}": kit[key] for key in kit} | sizes
+        self.param, self.callspec = ident([*kit.values(), *sizes.values()]), SimpleNamespace(params=self.params)
+        self.name, self.group = f"test_{text}[{self.param}]", case.workload
         self.nodeid = self.fullname = f"{FILE}::{self.name}"
         self.extra_info: dict[str, Any] = {}
         self.stats: Any = None
         self.options: dict[str, Any] = {"disable_gc": True, "timer": "device_clock"}
-        self.attempt = Attempt(case, self)
+        self.attempt = outcomes.Attempt(case, self)
         self.call: Any = None
-        self.share: Share | None = None
-        """Its rounds, once it is prepared."""
-        self.compared: Sequence[CallCopy] = ()
-        """Copies of the first expression's call and of its own."""
+        self.share: Any = None  # its rounds, once it is prepared
+        self.compared: Any = ()
 
     @property
     def fixture(self) -> Gpubench:
@@ -91,8 +107,7 @@ class Expression:
         return self.attempt.fixture
 
     def keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any], group: str) -> Any:
-        """Keep the seconds of rounds of so many calls, and return the result of a further call where there are
-        several."""
+        """Keep the seconds of rounds of so many calls; return the result of a further call where there are several."""
         self.group = group
         self.stats = Metadata(self, calls, self.options)  # type: ignore[no-untyped-call]
         for seconds in durations:
@@ -106,18 +121,19 @@ class Expressions:
     def __init__(self, timing: Timing, session: Session) -> None:
         self.timing, self.session = timing, session
         self._unusable = ""  # why this process can't measure any more
-        self._growths: dict[tuple[str, ...], Growth] = {}
+        self._growths: dict[str, Growth] = {}
 
     def run(self, journal: Path) -> None:
-        """Measure what the journal lacks. Raises UsageError where nothing can be measured."""
+        """Measure the expressions that the journal lacks. Raises UsageError where nothing can be measured."""
         session = self.session
         if session.settings.required:
             session.require_devices()
         every = {each.nodeid: each for text in self.timing.calls for each in self.of(text)}
         cases = {name: each.attempt.case for name, each in every.items()}
-        session.collected = [cases[name] for name, each in every.items() if not each.skip]
-        session.plain_process = begin_plain(session, cases, lambda name: self._time_plainly(every[name]))
-        recorder, names = Recorder(None, session, journal), missing(recorded(journal), session.settings.process)
+        session.collected = [each.attempt.case for each in every.values() if not each.skip]
+        session.plain_process = begin_plain(session, cases.values(), lambda name: self._time_plainly(every[name]))
+        recorder = outcomes.Recorder(None, session, journal)
+        names = missing(recorded(journal), session.settings.process)
         try:
             with session.measuring():
                 recorder.begin(cases, [(case, False) for case in session.collected], [])
@@ -142,53 +158,67 @@ class Expressions:
         found, names = combinations(markers, self.session), [size for size, _ in timing.sizes]
         every = [*itertools.product(*(values for _, values in timing.sizes))]
         if all(reason for reason, _ in found):
-            every = every[:1]  # what runs nowhere here is one row, not one for each size
+            every = every[:1]  # an expression that runs nowhere here is one row, not one for each size
         for (reason, kit), sizes in itertools.product(found, every):
-            named = dict(zip(names, sizes, strict=True)), dict(zip(PARAMETERS, kit, strict=True))
-            yield Expression(text, *named, reason)
+            yield Expression(
+                text, dict(zip(names, sizes, strict=True)), dict(zip(PARAMETERS, kit, strict=True)), reason
+            )
 
     def _turns(self, every: Sequence[Expression]) -> list[list[Expression]]:
-        """Return randomised blocks of expressions that are timed in turn: at one size, on one device, in one form."""
+        """Return randomised blocks of expressions that are timed in turn: by size, device and variant."""
         settings, turns = self.session.settings, dict[str, list[Expression]]()
         shuffled = random.Random(f"{settings.seed}/{settings.process}").sample(every, len(every))
         if self.timing.ascending:
             shuffled.sort(key=lambda each: [*each.sizes.values()])
         for each in shuffled:
-            case = each.attempt.case
-            turns.setdefault(f"{each.sizes} {case.device} {case.dtype} {case.variant} {case.cache}", []).append(each)
+            turns.setdefault(f"{each.sizes} {_conditions(each)}", []).append(each)
         return [*turns.values()]
 
-    def _measure(self, turn: Sequence[Expression], recorder: Recorder) -> None:
+    def _measure(self, turn: Sequence[Expression], recorder: outcomes.Recorder) -> None:
         """Prepare these calls, time their rounds in turn, and record each."""
+        failed = self.session.unmeasured
         for each in turn:
             each.attempt.case = structs.replace(each.attempt.case, threads=self.session.use_threads())
             recorder.start(each, each.attempt.case)
             with self._outcome(each):
                 self._prepare(each)
         if ready := [each for each in turn if each.share]:
-            self._take_rounds(ready)
-        first = next(iter(self.timing.calls))
-        other = first * any(each.text == first for each in ready if each.nodeid not in self.session.unmeasured)
-        for each in ready:
-            self._finish(each, other)
+            self._time(ready)
         for each in turn:  # after all, since results are compared by further calls
             if each.attempt.state and len(turn) == 1:
-                each.attempt.state.compare()  # what the rounds have changed is its own
-            if stuck := outcomes.restore(self.session, each.attempt, each):
+                each.attempt.state.compare()  # the changes of the rounds are its own
+            if stuck := outcomes.end_test(self.session, each.attempt, each, recorder):
                 self._unusable = f"{', '.join(stuck)} can't be put back"
-            if each.attempt.fixture:
-                each.fixture.library.close()
-            recorder.end(each, each.attempt)
-            if self.timing.ascending and each.nodeid not in self.session.unmeasured:
+            if self.timing.ascending and each.nodeid not in failed:
                 self._growth_of(each).note(math.prod(each.sizes.values()), each)
             each.attempt.fixture, each.compared, each.call, each.share = None, (), None, None  # their data
-        if any(each.nodeid in self.session.unmeasured for each in turn):
+        if any(each.nodeid in failed for each in turn):
             self._unusable = self._unusable or outcomes.ruined() or ""
             outcomes.free_memory()
 
+    def _time(self, ready: Sequence[Expression]) -> None:
+        """Time all rounds in turn or, where a call fails, the rounds of each call alone: the others have a time. Then
+        check and record each, and compare the results."""
+        try:
+            with ready[0].fixture.conditions():
+                take_turns([each.share for each in ready])
+        except Exception:
+            for each in ready:
+                each.share.times, each.share.blocks = [], []
+                with self._outcome(each), each.fixture.conditions():
+                    take_turns([each.share])
+        failed, first = self.session.unmeasured, next(iter(self.timing.calls))
+        # A first expression that failed may end this process, if it is called once more.
+        other = first * any(each.text == first and each.nodeid not in failed for each in ready)
+        for each in ready:
+            if each.nodeid not in failed:
+                with self._outcome(each), each.fixture.conditions():
+                    each.fixture.finish(each.call, each.share)
+                    if other and (difference := difference_of(each.compared, other)):
+                        each.fixture.add_flag(Flag(DIFFERENT, difference))
+
     def _growth_of(self, each: Expression) -> Growth:
-        case = each.attempt.case
-        return self._growths.setdefault((each.text, case.device, case.dtype, case.variant, case.cache), Growth())
+        return self._growths.setdefault(f"{each.text} {_conditions(each)}", Growth())
 
     @contextlib.contextmanager
     def _outcome(self, each: Expression) -> Iterator[None]:
@@ -219,10 +249,9 @@ class Expressions:
         session, case, named = self.session, each.attempt.case, bool(self.session.settings.dtypes or self.timing.dtypes)
         if (device := find_device(case.device).device) is None:  # it was present when the process began
             raise Unmeasurable(f"{case.device} has disappeared")
-        preset = session.preset.split(session.settings.processes)
+        preset, declared = session.preset.split(session.settings.processes), Declared(named, own_switches=not named)
         each.options |= {name: getattr(preset, name) for name in ("min_rounds", "max_time", "min_time")}
         each.options |= {"precision": None, "confidence": None, "warmup": False}
-        declared = Declared(dtype=named, own_switches=not named)
         each.attempt.fixture = Gpubench(session, preset, case, device, each, declared)
         return bound_call(self.timing, each.text, each.sizes, each.fixture)
 
@@ -230,26 +259,10 @@ class Expressions:
         bound = self._begin(each)
         each.fixture(bound.function, *bound.args, **bound.kwargs)
 
-    def _take_rounds(self, turn: Sequence[Expression]) -> None:
-        """Time all rounds in turn or, where a call fails, those of each call alone: the others have a time."""
-        shares = [each.share for each in turn if each.share]
-        try:
-            with turn[0].fixture.conditions():
-                take_turns(shares)
-        except Exception:
-            for each, share in zip(turn, shares, strict=True):
-                share.times, share.blocks = [], []
-                with self._outcome(each), each.fixture.conditions():
-                    take_turns([share])
 
-    def _finish(self, each: Expression, other: str) -> None:
-        """Check and record a call whose rounds were taken. The result is compared with that of the ``other``
-        expression, unless that one failed: it may end this process."""
-        if each.share and each.nodeid not in self.session.unmeasured:
-            with self._outcome(each), each.fixture.conditions():
-                each.fixture.finish(each.call, each.share)
-                if other and (difference := difference_of(each.compared, other)):
-                    each.fixture.add_flag(Flag(DIFFERENT, difference))
+def _conditions(each: Expression) -> str:
+    case = each.attempt.case
+    return f"{case.device} {case.dtype} {case.variant} {case.cache}"
 
 
 def main(words: Sequence[str]) -> int:
@@ -262,7 +275,7 @@ def main(words: Sequence[str]) -> int:
         with Failures(os.environ.pop(JOURNAL)).noting():
             settings = Settings(**asked["settings"], brief=True, process=process, processes=processes)
             Expressions(Timing(**asked["timing"]), Session(settings, Mode.RUN)).run(Path(given["ledger"]))
-    except (pytest.UsageError, UsageError):
+    except UsageError:
         return USAGE
     return 0
 

@@ -1,4 +1,4 @@
-"""What a plain program pays for memory: a process, forked before this one told glibc to keep freed memory, makes a few
+"""The cost of memory in a plain program: a process, forked before this one told glibc to keep freed memory, makes a few
 calls of a benchmark. The thresholds of glibc can't be undone, so this process can't."""
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 from ..devices.cpu import can_keep_memory, keeps_memory
 from ..measure.run_settings import Mode
@@ -22,67 +22,59 @@ LONGEST_S = 10
 """Seconds after which a benchmark's calls are given up."""
 
 
-def begin_plain(session: Session, cases: Mapping[str, Case], run: Callable[[str], object]) -> PlainProcess | None:
+def begin_plain(session: Session, cases: Iterable[Case], run: Callable[[str], object]) -> PlainProcess | None:
     """Start the process, before this one's freed memory is kept; None where it would tell nothing. ``run`` measures the
-    benchmark of a name, of which ``cases`` are those that are timed."""
+    benchmark of a name; ``cases`` are all timed ones."""
     wanted = session.mode is Mode.RUN and session.settings.first and session.settings.judges and "torch" in sys.modules
-    on_cpu = any(case.device == "cpu" for case in cases.values())
-    if on_cpu and wanted and hasattr(os, "fork") and can_keep_memory() and not keeps_memory():
-        return PlainProcess(session, run)
-    return None
+    wanted = wanted and any(case.device == "cpu" for case in cases) and hasattr(os, "fork")
+    return PlainProcess(session, run) if wanted and can_keep_memory() and not keeps_memory() else None
 
 
 class PlainProcess:
-    """A forked process that forks again for each benchmark, so that none meets what another has left."""
+    """A forked process that forks again for each benchmark, so that none meets another's leftovers."""
 
     def __init__(self, session: Session, run: Callable[[str], object]) -> None:
-        ours, theirs = socket.socketpair()
+        self._socket, theirs = socket.socketpair()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of BLAS threads, which are made anew after a fork
             self._pid = os.fork()
         if not self._pid:
-            ours.close()
+            self._socket.close()
             _serve(theirs, session, run)
         theirs.close()
-        ours.settimeout(2 * LONGEST_S)
-        self._socket, self._lines, self._ended = ours, ours.makefile("r"), False
+        self._socket.settimeout(2 * LONGEST_S)
 
     def seconds(self, name: str, threads: int) -> float | None:
         """Return the median seconds of a call of a benchmark; None once calls have failed or taken too long, as where a
         test file has computed with torch's threads before, which a fork doesn't have."""
-        if self._ended:
-            return None
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # of a closed socket
             self._socket.sendall(f"{json.dumps([name, threads])}\n".encode())
-            answer = json.loads(self._lines.readline())
-            if answer:
+            if answer := json.loads(self._socket.recv(100)):
                 return float(answer)
         self.close()
         return None
 
     def close(self) -> None:
         """End the process."""
-        self._ended = True
-        self._socket.close()
-        with contextlib.suppress(OSError):
+        if self._socket.fileno() >= 0:  # else its number may be another process's by now
+            self._socket.close()
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
 
 
-def _serve(asked: socket.socket, session: Session, run: Callable[[str], object]) -> None:
-    """Answer until the parent ends; never return."""
+def _serve(asked: socket.socket, session: Session, run: Callable[[str], object]) -> NoReturn:
+    """Answer until the parent ends."""
     try:
         for line in asked.makefile("r"):
-            name, threads = json.loads(line)
             if not (child := os.fork()):
-                _answer(asked, session, partial(run, name), threads)
+                _answer(asked, session, run, *json.loads(line))
             if os.waitpid(child, 0)[1]:
-                asked.sendall(b"null\n")
+                asked.sendall(b"null")
     finally:
         os._exit(0)
 
 
-def _answer(asked: socket.socket, session: Session, run: Callable[[], object], threads: int) -> None:
+def _answer(asked: socket.socket, session: Session, run: Callable[[str], object], name: str, threads: int) -> NoReturn:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LONGEST_S)
     try:
@@ -90,8 +82,8 @@ def _answer(asked: socket.socket, session: Session, run: Callable[[], object], t
         for stream in (1, 2):
             os.dup2(sys.stdout.fileno(), stream)
         session.become_plain(threads)
-        run()
-        asked.sendall(f"{json.dumps(session.plain_s)}\n".encode())
+        run(name)
+        asked.sendall(json.dumps(session.plain_s).encode())
         os._exit(0)
     finally:
         os._exit(1)

@@ -118,6 +118,14 @@ def test_ranks_that_torchrun_restarts_continue_after_a_death(tmp_path):
     assert row["reason"] == "a rank has died: torchrun's output names it"
 
 
+def test_ranks_share_a_session_which_the_scheduler_takes_for_one_group(tmp_path):
+    code = "import os; open(os.environ['RANK'], 'w').write(str(os.getsid(0)))"
+    words = ["--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "--no-python", sys.executable, "-c", code]
+    launcher = forked.Forked(forked.OUR_LAUNCHER, words, (f"{tmp_path}/said",) * 2, str(tmp_path), os.environ)
+    assert launcher.wait(120) == 0, (tmp_path / "said").read_text()
+    assert {(tmp_path / rank).read_text() for rank in "01"} == {str(os.getsid(0))}
+
+
 def test_ranks_work_where_nothing_is_timed(bench):
     bench(duties.source("after"), "--benchmark-disable", usual=(), apart=True, passed=1)
 
@@ -216,9 +224,9 @@ def test_a_group_begins_with_the_device_of_its_case():
 def test_a_rank_returns_the_memory_of_its_accelerator(kind):
     returned = []
     kind.release_memory = classmethod(lambda cls: returned.append(cls.kind))
-    team._release_memory(Rank(0, 2, "cpu", 1))
+    team.release_memory(Rank(0, 2, "cpu", 1))
     assert returned == []
-    team._release_memory(Rank(0, 2, "virtual:0", 1))
+    team.release_memory(Rank(0, 2, "virtual:0", 1))
     assert returned == ["virtual"]
 
 

@@ -14,18 +14,8 @@ from packaging.version import Version
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.utils import NameWrapper
 
-from gpubench.measure.budget import PRESET_SETTINGS
-from gpubench.plugin import benchmark_fixture
-from gpubench.plugin.benchmark_fixture import (
-    PytestRounds,
-    bound_rounds,
-    has_timer,
-    is_pytest_benchmarks,
-    lengthen_rounds,
-    set_terms,
-    warm_up_once,
-    watch_calls,
-)
+from gpubench.plugin import fixtures
+from gpubench.plugin.fixtures import PytestRounds, bound_rounds, set_terms, timer_of, watch_calls
 
 
 class Clock:
@@ -70,41 +60,36 @@ def test_the_releases_that_are_allowed_are_those_that_were_tested():
 
 
 def test_private_members_are_used_in_one_module_alone():
-    home = Path(benchmark_fixture.__file__)
+    home = Path(fixtures.__file__)
     users = {path for path in home.parents[1].rglob("*.py") if re.search(r"benchmark\._[a-z]", path.read_text())}
     assert users == {home}
 
 
 def test_terms_choose_timer_time_and_rounds(clock):
     benchmark, other = fixture_of(Clock(0.1)), Clock(0.1)
-    benchmark._precisions = {other: 1e-9}
-    preset = PRESET_SETTINGS["quick"].adjusted({"max_time": 2.0, "min_rounds": 3})
-    assert is_pytest_benchmarks(benchmark)
-    assert not is_pytest_benchmarks(object())
-    assert set_terms(benchmark, other, preset)
-    assert not set_terms(benchmark, other, preset)
-    assert has_timer(benchmark, other)
-    assert not has_timer(benchmark, clock)
-    benchmark(other.work)
-    assert benchmark.stats.stats.rounds == 20
-    set_terms(few := fixture_of(other), other, preset.adjusted({"max_time": 0.1}))
-    few._precisions = {other: 1e-9}
-    few(other.work)
-    assert few.stats.stats.rounds == 3
+    for max_time, min_rounds, rounds in ((2.0, 3, 20), (0.1, 5, 5)):
+        benchmark = fixture_of(clock)
+        benchmark._precisions = {other: 1e-9}
+        assert timer_of(benchmark) is not other
+        set_terms(benchmark, timer=other, max_time=max_time, min_rounds=min_rounds)
+        assert timer_of(benchmark) is other
+        benchmark(other.work)
+        assert benchmark.stats.stats.rounds == rounds
+    assert timer_of(object()) is None
 
 
 def test_rounds_are_lengthened_by_the_timers_precision():
     clock = Clock(1e-6)
     benchmark = fixture_of(clock, max_time=1e-5)
     benchmark._precisions = {clock: 1e-6}
-    lengthen_rounds(benchmark)
+    set_terms(benchmark, calibration_precision=100)
     benchmark(clock.work)
     assert benchmark.stats.iterations == pytest.approx(100, abs=1)
 
 
 def test_one_call_warms_up(clock):
     benchmark = fixture_of(clock)
-    warm_up_once(benchmark)
+    set_terms(benchmark, warmup=1)
     benchmark(clock.work)
     calibration, warm_ups, rounds, last = 2, 1, 5, 1
     assert clock.now_s == calibration + warm_ups + rounds + last
@@ -125,7 +110,7 @@ def test_rounds_that_were_timed_elsewhere_are_kept(clock, disabled):
 
 
 def test_a_benchmark_that_grows_slow_has_fewer_rounds(clock, monkeypatch):
-    monkeypatch.setattr(benchmark_fixture, "monotonic", clock)
+    monkeypatch.setattr(fixtures, "monotonic", clock)
     clock.second = 0.01
     benchmark = fixture_of(clock)
 

@@ -117,10 +117,7 @@ def test_a_first_expression_that_ends_the_process_costs_the_others_nothing(event
     found = events(expressions(["exit(made.append(1))", "len(made)"], "made = []"), "cpu")
     assert [
         (event["status"], event.get("reason")) for event in sorted(ends(found), key=lambda event: event["fullname"])
-    ] == [
-        ("error", "SystemExit: None"),
-        ("ok", None),
-    ]
+    ] == [("error", "SystemExit: None"), ("ok", None)]
 
 
 def test_what_is_asked_for_gives_the_items_and_their_names():

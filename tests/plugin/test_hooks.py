@@ -15,8 +15,10 @@ from sources import lay
 
 from gpubench.devices import Choice
 from gpubench.measure import disturbance, environment
-from gpubench.plugin import outcomes, parametrize
-from gpubench.plugin.parametrize import case_of
+from gpubench.measure.run_settings import Settings
+from gpubench.measure.session import Session
+from gpubench.plugin import recorder
+from gpubench.plugin.parametrize import Markers, case_of, combinations
 from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.ledger import WITHIN, assemble
@@ -41,29 +43,24 @@ def marked(marker, source=CASE):
     return source.replace("def test", f"@pytest.mark.gpubench({marker})\ndef test")
 
 
-def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
-    pytester.makepyfile("""
+@pytest.mark.parametrize(
+    ("call", "unneeded"),
+    [
+        ("benchmark(len, [])", ["torch", "pandas", "matplotlib", "numpy", "scipy"]),
+        ("", ["msgspec", "gpubench.plugin.hooks", "gpubench.measure.session"]),
+    ],
+    ids=["plain benchmarks", "no benchmark"],
+)
+def test_a_suite_of_others_imports_no_more_than_it_needs(pytester, call, unneeded):
+    pytester.makepyfile(f"""
         import sys
-        def test_plain(benchmark):
-            benchmark(len, [])
-        def test_loaded(request):
-            assert request.config.pluginmanager.hasplugin("gpubench.plugin")
-            assert not {"torch", "pandas", "matplotlib", "numpy", "scipy"} & set(sys.modules)
+        def test_plain({"benchmark" if call else ""}):
+            {call}
+            assert "gpubench.plugin.settings" in sys.modules
+            assert not set({unneeded}) & sys.modules.keys()
     """)
-    result = pytester.runpytest_subprocess("--benchmark-json=plain.json")
-    result.assert_outcomes(passed=2)
-    assert "gpubench" not in json.loads((pytester.path / "plain.json").read_text())
-
-
-def test_a_suite_without_benchmarks_loads_only_options_and_fixtures(pytester):
-    pytester.makepyfile("""
-        import sys
-        def test_plain(request):
-            loaded = {name for name in sys.modules if name.startswith("gpubench")}
-            assert "gpubench.plugin.requested" in loaded
-            assert not {"msgspec", "gpubench.plugin.hooks", "gpubench.measure.session"} & sys.modules.keys()
-    """)
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--benchmark-json=plain.json").assert_outcomes(passed=1)
+    assert not call or "gpubench" not in (pytester.path / "plain.json").read_text()
 
 
 def test_the_installed_plugin_is_called_gpubench_and_loaded_once(pytester):
@@ -207,11 +204,6 @@ def test_what_a_glance_leaves_out_of_what_k_chooses_is_said(bench, pytester):
     bench(GLANCED, "--gpubench-match=chosen or other", usual=usual)
     session, *_ = read_ledger(journal)
     assert session["notices"][:1] == ["preset glance leaves out 2 benchmarks that -k chooses: use --preset quick"]
-
-
-def test_what_matches_nothing_names_the_benchmarks_beside_ordinary_tests(bench):
-    ran = bench(GLANCED, "--collect-only", "-q", "--gpubench-match=nosuch")
-    assert "no benchmark matches 'nosuch': choose from" in ran.said
 
 
 def test_dtypes_can_be_chosen(bench):
@@ -361,26 +353,21 @@ def test_move(gpubench, n): pass
 def test_nothing_is_registered_without_our_prefix(bench):
     section = bench("", "--help").out.split("benchmarks on every device:")[1].split("\n\n")[0]
     flags = [word for word in section.split() if word.startswith("--")]
-    assert flags
-    assert all(flag.startswith("--gpubench-") for flag in flags)
+    assert {flag[:11] for flag in flags} == {"--gpubench-"}
 
 
 def test_quick_variants_are_compiled_on_the_cpu_and_graphs_on_an_accelerator(bench):
     graphs = "from gpubench.estimate.demo import Demo\nDemo.supports_graphs = True\n"
-    variants = "variants=['eager', 'compile', 'graph'], quick_variants=['compile', 'graph']"
-    source = graphs + CASE + marked(variants, LINEAR)
-    found = {}
-    for preset in ("smoke", "glance", "quick", "full"):
-        chosen = ("-k", "linear", "--gpubench-device=demo", "--gpubench-device=cpu", f"--gpubench-preset={preset}")
-        names = [
-            name.partition("[")[2].rstrip("]") for name in bench(source, "--collect-only", "-q", *chosen).collected
-        ]
-        found[preset] = [f"{name.partition('-')[0]} {name.rpartition('-')[2]}" for name in names if "eager" not in name]
+    source = graphs + marked("variants=['eager', 'compile', 'graph'], quick_variants=['compile', 'graph']")
+    both = "--collect-only", "-q", "--gpubench-device=demo", "--gpubench-device=cpu"
     found = {
-        preset: sorted(name for name in names if name[-5:] in ("graph", "mpile")) for preset, names in found.items()
+        preset: sorted(name[9:-1] for name in bench(source, *both, f"--gpubench-preset={preset}").collected)
+        for preset in ("smoke", "glance", "quick", "full")
     }
-    everywhere = ["cpu compile", "demo compile", "demo graph"]
-    assert found == {"smoke": [], "glance": [], "quick": ["cpu compile", "demo graph"], "full": everywhere}
+    eager = ["cpu-float32", "demo-float32"]
+    quick = ["cpu-float32-compile", "demo-float32-graph"]
+    every = ["cpu-float32-compile", "demo-float32-compile", "demo-float32-graph"]
+    assert found == {"smoke": eager, "glance": eager, "quick": sorted(eager + quick), "full": sorted(eager + every)}
 
 
 @pytest.mark.parametrize("option", ["--gpubench-variant=autocast", "--gpubench-dtype=tf32"])
@@ -389,14 +376,16 @@ def test_a_workload_without_what_was_asked_for_is_one_row(bench, option):
     assert "not for this workload" in bench(source, option).rows[0]["reason"]
 
 
-def test_autocast_runs_where_bfloat16_is_emulated_in_float16():
+@pytest.mark.parametrize(("dtype", "reason"), [("float32", ""), ("bfloat16", "emulated")])
+def test_autocast_runs_where_bfloat16_is_emulated_in_float16(dtype, reason):
     class Turing(VirtualDevice):
         def lacks(self, dtype):
             return "emulated" if dtype == "bfloat16" else None
 
-    choice = Choice("virtual:0", Turing())
-    assert parametrize._lacking(choice, "float32", "autocast") is None
-    assert parametrize._lacking(choice, "bfloat16", "eager") == "emulated"
+    session = Session(Settings(dtypes=(dtype,)))
+    session.choices = [Choice("virtual:0", Turing())]
+    found = combinations(Markers(dtypes=(dtype,), variants=("autocast" if dtype == "float32" else "eager",)), session)
+    assert [why for why, _ in found] == [reason]
 
 
 BUILDS = "backend='inductor' raised: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/main.c', '-O3']' returned 1."
@@ -422,7 +411,7 @@ PYTHON_H = "torch.compile needs Python.h: install python3-dev (Debian) or python
     ],
 )  # fmt: skip
 def test_what_a_device_or_the_machine_lacks_is_skipped(bench, monkeypatch, tmp_path, kind, text, present, reason):
-    monkeypatch.setattr(outcomes, "_HEADER", Path(__file__) if present else tmp_path / "Python.h")
+    monkeypatch.setattr(recorder, "_HEADER", Path(__file__) if present else tmp_path / "Python.h")
     (row,) = bench(f"def test_it(gpubench): raise {kind}({text!r})").rows
     assert row["status"] == ("skipped" if reason else "error")
     assert row["reason"] == reason or (reason is None and row["reason"].startswith(f"{kind}: {text[:20]}"))
@@ -563,7 +552,7 @@ def test_op(gpubench, op):
         (pytester.mkpydir(folder) / "test_same.py").write_text(source)
     ran = bench("", "a", "b", apart=True, passed=6)
     ids = [record["id"] for record in ran.records]
-    assert ids[:3] == ["a/same.op[float32-op=neg]", "a/same.op[float32-op=abs]", "a/same.op[float32-op=op2]"]
+    assert ids[:3] == [f"a/test_same.op[float32-op={op}]" for op in ("neg", "abs", "op2")]
     assert len(set(ids)) == 6
 
 
@@ -571,16 +560,17 @@ SUM, OURS = (
     "def test_f(benchmark): benchmark(sum, [1])",
     "def test_f(gpubench): gpubench.declare(check=False)(sum, [1])",
 )
+TOPS = "a/", "b/", ""
 ONE_ID = "def pytest_collection_modifyitems(items):\n    for item in items: item._nodeid = 'all::one'"
 
 
 @pytest.mark.parametrize(
     ("sources", "options", "names"),
     [
-        ({"a/test_s.py": SUM, "b/test_s.py": OURS}, ["-c", os.devnull], {"a/test_s.py::test_f", "b/s.f"}),
+        ({"a/test_s.py": SUM, "b/test_s.py": OURS}, ["-c", os.devnull], {"a/test_s.py::test_f", "b/test_s.f"}),
         ({"test_s.py": SUM, "test_t.py": SUM}, ["-c", os.devnull], {"test_s.py::test_f", "test_t.py::test_f"}),
         ({"test_s.py": SUM, "test_t.py": SUM, "conftest.py": ONE_ID}, [], {"all::one", "all::one#2"}),
-        ({"a/x/test_s.py": OURS, "b/x/test_s.py": OURS, "x/test_s.py": OURS}, [], {"a/x/s.f", "b/x/s.f", "x/s.f"}),
+        ({f"{top}x/test_s.py": OURS for top in TOPS}, [], {f"{top}x/test_s.f" for top in TOPS}),
         ({"s_test.py": OURS, "test_s.py": OURS}, [], {"s_test.f", "test_s.f"}),
         ({"test_s.py": f"{OURS}\n{OURS.replace('test_', '')}"}, ["-opython_functions=f test_*"], {"s.f", "s.f#2"}),
     ],
@@ -613,7 +603,7 @@ def test_a_file_called_like_one_of_the_suite_is_somebodys_own(bench, pytester, m
 
     assert workloads("benchmarks", "test_time.py") == {"test_fft.neg", "test_time.neg"}
     assert workloads("checkout") == {"fft.neg"}
-    assert workloads("checkout", "benchmarks") == {"fft.neg", "benchmarks/fft.neg"}
+    assert workloads("checkout", "benchmarks") == {"fft.neg", "benchmarks/test_fft.neg"}
 
 
 AMONG_OTHERS = """

@@ -8,14 +8,13 @@ import pytest
 import torch
 from sources import lay
 
-from gpubench.errors import UsageError
 from gpubench.measure import disturbance, environment
 from gpubench.plugin import recorder
-from gpubench.plugin.recorder import MEASURING_ROOMS, PACKAGE_FOLDER, code_hash, require_room, require_same
+from gpubench.plugin.recorder import MEASURING_ROOMS, PACKAGE_FOLDER, code_hash
 from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import Ledger, assemble
 from gpubench.runfile.runs import read_runs
-from gpubench.runfile.schema import MOST_NAMES, MOST_PARAMS, CanaryTimes, Case
+from gpubench.runfile.schema import CanaryTimes
 
 FILES = sorted(
     path.relative_to(PACKAGE_FOLDER).as_posix()
@@ -77,12 +76,6 @@ def test_what_a_measuring_process_loads_is_covered(pytester):
     covered = {*MEASURING_ROOMS}
     rooms = {name.split(".")[1] for name in line.split("loaded ")[1].split()}
     assert rooms - covered - WITHOUT_NUMBERS == set(), sys.path
-
-
-def test_another_fingerprint_is_refused_by_what_differs():
-    require_same({"code": "a", "torch": "2"}, {"code": "a", "torch": "2"})
-    with pytest.raises(UsageError, match=r"can't be resumed.*: code was a, is b$"):
-        require_same({"code": "a", "torch": "2"}, {"code": "b", "torch": "2"})
 
 
 def sessions(journal):
@@ -190,29 +183,20 @@ def test_second(gpubench, m): gpubench(torch.neg, gpubench.randn(8))
 
 
 @pytest.mark.parametrize(
-    ("limit", "refusal"),
+    ("limit", "most", "refusal"),
     [
-        ("MOST_CASES", "2 benchmarks, at most 1 fit in a run with --processes 1: choose some with -k"),
-        ("MOST_NAMES", "2 different names of parameters: a table holds 1: choose some benchmarks with -k"),
+        ("MOST_CASES", 1, "2 benchmarks, at most 1 fit in a run with --processes 1: choose some with -k"),
+        ("MOST_NAMES", 1, "2 different names of parameters: a table holds 1: choose some benchmarks with -k"),
+        ("MOST_PARAMS", 0, "test_first[cpu-float32-1]: 1 parameters: a benchmark may have 0"),
     ],
 )
-def test_more_than_can_be_read_again_is_refused_before_measuring(bench, pytester, monkeypatch, limit, refusal):
-    monkeypatch.setattr(recorder, limit, 1)
+def test_more_than_can_be_read_again_is_refused_before_measuring(bench, pytester, monkeypatch, limit, most, refusal):
+    for name, value in (("MOST_CASES", 2), ("MOST_NAMES", 2), ("MOST_PARAMS", 1), (limit, most)):
+        monkeypatch.setattr(recorder, name, value)
     ran = bench(NAMED, usual=JOURNAL)
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
     assert refusal in ran.said
     assert not list(pytester.path.glob("run*"))
-
-
-def test_what_fits_in_a_table_is_what_a_report_accepts():
-    names = [f"p{i}" for i in range(MOST_NAMES)]
-    cases = {name: Case("a.b", "cpu", params={name: 1}) for name in names}
-    require_room(cases, 3)
-    with pytest.raises(UsageError, match=f"{MOST_NAMES + 1} different names of parameters"):
-        require_room(cases | {"more": Case("a.b", "cpu", params={"more": 1})}, 3)
-    require_room({"a": Case("a.b", "cpu", params=dict.fromkeys(names[:MOST_PARAMS], 1))}, 3)
-    with pytest.raises(UsageError, match=f"a: {MOST_PARAMS + 1} parameters: a benchmark may have {MOST_PARAMS}"):
-        require_room({"a": Case("a.b", "cpu", params=dict.fromkeys(names[: MOST_PARAMS + 1], 1))}, 3)
 
 
 SPOILT = """
