@@ -279,9 +279,7 @@ class EnergyCounter:
         return self._total / 1e6 if readings else None
 
 
-@functools.cache
-def _energy_counter() -> EnergyCounter:
-    return EnergyCounter()
+_energy_counter = functools.cache(EnergyCounter)
 
 
 class Cpu(Device):

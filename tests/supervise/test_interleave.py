@@ -274,71 +274,61 @@ def installed(site: Path, name: str, file: str, origin: Path | None = None) -> s
     return str(site / file)
 
 
-def code_of(tmp_path: Path, case: str) -> list[dict[str, str]]:
-    """The modules that base and new loaded in a case; both are checkouts of the project quick."""
-    base, new, site = tmp_path / "base", tmp_path / "new", tmp_path / "env/lib/site-packages"
-    for folder in (base, new):
-        lay(
-            folder,
-            {"python/quick/__init__.py": "", "pyproject.toml": '[project]\nname = "Quick"\n', "lib/ns/core.py": ""},
-        )
-    lay(
-        tmp_path, {"third/quick/__init__.py": "", "third/ns/core.py": "", "third/helpers.py": "", "bench/test_x.py": ""}
-    )
-    ours = [str(folder / "python/quick/__init__.py") for folder in (base, new)]
-    if case == "a link in each checkout":
-        for folder in (base, new):
-            (folder / "quick").symlink_to(tmp_path / "third/quick")
-    one = {
-        "each its own": lambda: [{"quick": file} for file in ours],
-        "an editable install of base": lambda: [{"quick": ours[0]}] * 2,
-        "an editable install of new": lambda: [{"quick": ours[1]}] * 2,
-        "an install of new": lambda: [{"quick": installed(site, "quick", "quick/__init__.py", new)}] * 2,
-        "an install of base, and new's own": lambda: [
-            {"quick": installed(site, "quick", "quick/__init__.py", base)}, {"quick": ours[1]}],
-        "an install of new, and new's own": lambda: [
-            {"quick": installed(site, "quick", "quick/__init__.py", new)}, {"quick": ours[1]}],
-        "a release in the environment": lambda: [{"quick": installed(site, "quick", "quick/__init__.py")}] * 2,
-        "an extension in the environment": lambda: [
-            {"quick": file, "_quick": installed(site, "quick", "_quick.so")} for file in ours],
-        "environments of their own": lambda: [
-            {"quick": installed(folder / ".venv/lib/site-packages", "quick", "quick/__init__.py", folder)}
-            for folder in (base, new)],
-        "a third checkout": lambda: [{"quick": str(tmp_path / "third/quick/__init__.py")}] * 2,
-        "a link in each checkout": lambda: [{"quick": str(folder / "quick/__init__.py")} for folder in (base, new)],
-        "a namespace package": lambda: [{"ns.core": str(tmp_path / "third/ns/core.py")}] * 2,
-        "another library": lambda: [
-            {"quick": file, "other": installed(site, "other", "other/__init__.py"),
-             "helpers": str(tmp_path / "third/helpers.py")} for file in ours],
-        "benchmarks of new for both": lambda: [
-            {"quick": file, "test_x": str(new / "benchmarks/test_x.py")} for file in ours],
-    }  # fmt: skip
-    return one[case]()
+FILES = {"quick": "quick/__init__.py", "_quick": "_quick.so", "other": "other/__init__.py", "ns.core": "ns/core.py",
+         "helpers": "helpers.py", "test_x": "test_x.py"}  # fmt: skip
+PLACES = {"base": "base/python", "new": "new/python", "third": "third", "bench": "new/benchmarks"}
+BOTH = "both sides import quick from "
+LOADED = {
+    "each its own": ("quick base", "quick new", ""),
+    "an editable install of base": ("quick base", "quick base", BOTH),
+    "an editable install of new": ("quick new", "quick new", BOTH),
+    "an install of new": ("quick env<new", "quick env<new", BOTH),
+    "an install of base, and new's own": ("quick env<base", "quick new", ""),
+    "an install of new, and new's own": ("quick env<new", "quick new", "a side imports quick from "),
+    "a release in the environment": ("quick env", "quick env", BOTH),
+    "an extension in the environment": ("quick base, _quick env", "quick new, _quick env", "both sides import _quick"),
+    "environments of their own": ("quick venv", "quick venv", ""),
+    "a third checkout": ("quick third", "quick third", BOTH),
+    "a link in each checkout": ("quick link", "quick link", BOTH),
+    "a namespace package": ("ns.core third", "ns.core third", "both sides import ns from "),
+    "another library": ("quick base, other env, helpers third", "quick new, other env, helpers third", ""),
+    "benchmarks of new for both": ("quick base, test_x bench", "quick new, test_x bench", ""),
+}
+"""The modules that base and new have loaded, with their places, and the words of the complaint."""
 
 
-@pytest.mark.parametrize(
-    ("case", "words"),
-    [
-        ("each its own", ""),
-        ("an editable install of base", "both sides import quick from "),
-        ("an editable install of new", "both sides import quick from "),
-        ("an install of new", "both sides import quick from "),
-        ("an install of base, and new's own", ""),
-        ("an install of new, and new's own", "a side imports quick from "),
-        ("a release in the environment", "both sides import quick from "),
-        ("an extension in the environment", "both sides import _quick from "),
-        ("environments of their own", ""),
-        ("a third checkout", "both sides import quick from "),
-        ("a link in each checkout", "both sides import quick from "),
-        ("a namespace package", "both sides import ns from "),
-        ("another library", ""),
-        ("benchmarks of new for both", ""),
-    ],
-)
-def test_sides_that_import_the_same_code_are_told_from_sides_with_code_of_their_own(tmp_path, case, words) -> None:
-    base, new = code_of(tmp_path, case)
+def loaded(tmp_path: Path, side: str, modules: str) -> dict[str, str]:
+    """The files of modules such as ``quick env<base``: installed in a shared environment, from base."""
+    files = {}
+    for name, place in (each.split(" ") for each in modules.split(", ")):
+        kind, _, origin = place.partition("<")
+        if kind == "link":
+            (tmp_path / side / "quick").symlink_to(tmp_path / "third/quick")
+        if kind in ("env", "venv"):
+            site = tmp_path / ("env" if kind == "env" else f"{side}/.venv") / "lib/site-packages"
+            origin = side if kind == "venv" else origin
+            files[name] = installed(site, name.strip("_"), FILES[name], tmp_path / origin if origin else None)
+        else:
+            files[name] = str(tmp_path / PLACES.get(kind, side) / FILES[name])
+    return files
+
+
+@pytest.mark.parametrize("case", LOADED)
+def test_sides_that_import_the_same_code_are_told_from_sides_with_code_of_their_own(tmp_path: Path, case: str) -> None:
+    named = {"a release in the environment": {"setup.py": "setup(name='Quick')\n"},
+             "an extension in the environment": {"setup.cfg": "[metadata]\nname = quick\n"}}  # fmt: skip
+    project = {"python/quick/__init__.py": "", "lib/ns/core.py": ""}
+    project |= named.get(case, {"pyproject.toml": '[project]\nname = "Quick"\n'})
+    for folder in ("base", "new"):
+        lay(tmp_path / folder, project)
+    lay(tmp_path, dict.fromkeys(("third/quick/__init__.py", "third/ns/core.py", "third/helpers.py"), ""))
+    *modules, words = LOADED[case]
     paths = [str(tmp_path / "new/benchmarks/test_x.py")]
-    said = shared_code(Checkout(tmp_path / "base", paths, base), Checkout(tmp_path / "new", paths, new))
+    sides = [
+        Checkout(tmp_path / side, paths, loaded(tmp_path, side, each))
+        for side, each in zip(("base", "new"), modules, strict=True)
+    ]
+    said = shared_code(*sides)
     assert (said.startswith(words), bool(said)) == (True, bool(words)), said
 
 
@@ -411,18 +401,6 @@ def test_a_pair_whose_second_file_cant_be_written_leaves_none(turns: Interleave,
     shutil.rmtree(turns.folder / "turns")
     with pytest.raises(UsageError, match="the folder of results has gone"):
         turns.pair(2, "screen")
-
-
-def test_an_older_gpubench_that_says_less_is_collected(turns: Interleave, monkeypatch) -> None:
-    usual = records.session
-
-    def older(*args: Any, **more: Any) -> dict[str, Any]:
-        event = usual(*args, **more)
-        return {key: value for key, value in event.items() if key not in ("notices", "identities", "modules")}
-
-    monkeypatch.setattr(records, "session", older)
-    turns.collect()
-    assert turns.pair(0, "screen")
 
 
 def test_a_python_that_hangs_is_named_and_no_other_is_taken(tmp_path: Path, monkeypatch) -> None:

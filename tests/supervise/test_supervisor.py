@@ -155,24 +155,40 @@ def child(tmp_path, monkeypatch):
 
 
 START = "ledger.add_event('start', process=0, fullname='a', name='a', case={})"
-
-
-def test_a_process_that_has_finished_is_not_waited_for(child, tmp_path, monkeypatch):
-    monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
-    ended = child("ledger.add_event('finish', process=0, code=4); time.sleep(20); open('waited', 'w')", 1000.0)
-    assert (ended.finished, ended.case, ended.interrupted, ended.code) == (True, None, False, 4)
-    assert not (tmp_path / "waited").exists()
-
-
 SESSION = "ledger.add_event('session', process=0, cases=['a'], fingerprint={}, machine_info={}, gpubench={})"
 END = "ledger.add_event('end', process=0, fullname='a', status='error')"
+FINISH = "ledger.add_event('finish', process=0, code=4)"
+RANK = "ledger.add_event('rank', status='timeout', reason='rank 1: no progress for 2 s')"
+HANG = "time.sleep(1000)"
+ENDS = {
+    "finished": (f"{FINISH}; {HANG}", {"finished": True, "case": None, "interrupted": False, "code": 4}),
+    "hangs after its last": (f"{SESSION}; {START}; {END}; {HANG}",
+                             {"lingering": True, "case": None, "status": "crashed"}),
+    "ended by its case": (f"{START}; ledger.add_event('failure', reason='Exit: enough'); {FINISH}",
+                          {"finished": True, "case": "a", "status": "error",
+                           "reason": "ended the measuring process: Exit: enough"}),
+    "rank": (f"{START}; {RANK}; {HANG}",
+             {"case": "a", "status": "timeout", "reason": "rank 1: no progress for 2 s"}),
+    "marks": ("print('...F'); os._exit(3)", {"reason": "exited with 3"}),
+    "last line": ("print('..\\nlast words\\n.', flush=True); os._exit(3)", {"reason": "exited with 3: last words"}),
+    "fatal error": ("print('Fatal Python error: A\\nThread 1:\\n  File x', flush=True); os._exit(3)",
+                    {"reason": "exited with 3: Fatal Python error: A"}),
+}  # fmt: skip
 
 
-def test_a_process_that_hangs_after_its_last_benchmark_is_not_waited_for(child, tmp_path, monkeypatch):
+@pytest.mark.parametrize("how", ENDS)
+def test_a_process_that_ends_or_should_is_not_waited_for_and_tells_its_case_and_why(child, monkeypatch, how):
     monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
-    ended = child(f"{SESSION}; {START}; {END}; time.sleep(20); open('waited', 'w')", 1000.0)
-    assert (ended.lingering, ended.case, ended.status) == (True, None, "crashed")
-    assert not (tmp_path / "waited").exists()
+    code, expected = ENDS[how]
+    ended = child(code, 1000.0)
+    assert {name: getattr(ended, name) for name in expected} == expected
+
+
+def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is_tried_again(child, monkeypatch):
+    monkeypatch.setattr(measuring, "PATIENCE_S", 0.1)
+    code = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {START}; {HANG}"
+    ended = child(code, 100.0, lambda event: os.kill(os.getpid(), signal.SIGINT))
+    assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
 
 
 def test_a_session_whose_end_hangs_costs_seconds_and_is_said(tmp_path, monkeypatch):
@@ -223,18 +239,6 @@ def test_another_program_in_place_of_a_python_ends_with_its_supervisor(tmp_path,
     supervisor.wait()
     _, alive = psutil.wait_procs(found, timeout=30)
     assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
-    ended = child(f"{START}; ledger.add_event('failure', reason='Exit: enough'); ledger.add_event('finish', process=0)")
-    assert (ended.finished, ended.case, ended.status) == (True, "a", "error")
-    assert ended.reason == "ended the measuring process: Exit: enough"
-
-
-def test_the_failure_of_a_rank_ends_the_process_and_its_case(child):
-    failure = "ledger.add_event('rank', status='timeout', reason='rank 1: no progress for 2 s')"
-    ended = child(f"{START}; {failure}; time.sleep(1000)")
-    assert (ended.case, ended.status, ended.reason) == ("a", "timeout", "rank 1: no progress for 2 s")
 
 
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
@@ -427,17 +431,6 @@ def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
     assert [event["event"] for event in read_ledger(path)] == ["session", "end"]
 
 
-def test_a_forked_child_of_a_case_writes_nothing(tmp_path):
-    ledger = Ledger(tmp_path / "ledger")
-    child = os.fork()
-    if not child:
-        with contextlib.suppress(BaseException):
-            ledger.add_event("complete")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    assert (tmp_path / "ledger").read_bytes() == b""
-
-
 def end_of(process, data):
     mark = records.benchmark(Case("a.b", "cpu"), 1.0)
     known = {"process": process, "rounds": len(data), "kept": len(data), "latency_s": float(process)}
@@ -457,13 +450,6 @@ def test_merging_pools_samples_and_keeps_what_all_rounds_had_beside_those_kept()
     ours = merged["extra_info"]["gpubench"]
     assert [entry["process"] for entry in ours["processes"]] == [0, 1]
     assert ours["latency_s"] == 0.5
-
-
-def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is_tried_again(child, monkeypatch):
-    monkeypatch.setattr(measuring, "PATIENCE_S", 0.1)
-    code = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {START}; time.sleep(1000)"
-    ended = child(code, 100.0, lambda event: os.kill(os.getpid(), signal.SIGINT))
-    assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
 
 
 def test_the_reason_of_a_dead_process_names_no_folder(tmp_path):
@@ -493,17 +479,6 @@ time.sleep(60)
     parent.wait()
     _, alive = psutil.wait_procs([child], timeout=60)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
-
-
-@pytest.mark.parametrize(
-    ("log", "reason"),
-    [
-        ("...F\n", ""), ("..\nlast words\n.\n", ": last words"),
-        ("Fatal Python error: Aborted\nThread 1:\n  File x\n", ": Fatal Python error: Aborted"),
-    ],
-)  # fmt: skip
-def test_the_reason_of_a_crash_is_the_last_line_or_pythons_fatal_error(child, log, reason):
-    assert child(f"print({log!r}, end='', flush=True); os._exit(3)").reason == f"exited with 3{reason}"
 
 
 @pytest.mark.parametrize(
