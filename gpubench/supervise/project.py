@@ -99,7 +99,7 @@ def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = (
     import pytest
     from _pytest.config.findpaths import load_config_dict_from_file, locate_config
 
-    of_user = _taken_over(shlex.split(os.environ.get("PYTEST_ADDOPTS", "")))
+    of_user = _taken_over(os.environ.get("PYTEST_ADDOPTS", ""))
     files = [Path(path.split("::")[0]) for path in paths]
     if all(path.is_relative_to(suite()) for path in files):
         return of_user
@@ -114,7 +114,7 @@ def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = (
         raise UsageError(f"pytest can't read its settings: {error}") from None
     addopts: Any = settings.get("addopts", [])
     addopts = getattr(addopts, "value", addopts)  # of pytest 9
-    taken = _taken_over(shlex.split(addopts) if isinstance(addopts, str) else addopts, file=False) + of_user
+    taken = _taken_over(addopts, file=False) + of_user
     named = any(word.startswith(_NAMES_A_ROOT) for word in words)
     if named or root or any((place / "setup.py").is_file() for place in (above, *above.parents)):
         return taken
@@ -125,13 +125,17 @@ def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = (
     return [f"--rootdir={next((place for place in started if above.is_relative_to(place)), above)}", *taken]
 
 
-def _taken_over(addopts: Sequence[str], file: bool = True) -> list[str]:
+def _taken_over(addopts: str | Sequence[Any], file: bool = True) -> list[str]:
     """Return the options that decide which modules pytest imports, and how; others are for testing, not for measuring.
-    A plugin without which nothing is measured stays. ``file``: whether a configuration file can be named."""
+    A plugin without which nothing is measured stays. ``file``: whether a configuration file can be named. Raises
+    UsageError for a quotation without an end."""
     try:
-        options, _ = _PARSER.parse_known_args([*addopts])
+        given = shlex.split(addopts) if isinstance(addopts, str) else map(str, addopts)
+        options, _ = _PARSER.parse_known_args([*given])
     except argparse.ArgumentError:  # pytest would refuse them too
         return []
+    except ValueError as error:
+        raise UsageError(f"pytest can't read its settings: addopts or PYTEST_ADDOPTS: {error}") from None
     words = [word for name in options.p if name not in _NEEDED for word in ("-p", name)]
     words += ["-c", options.config_file] if file and options.config_file else []
     return words + ([f"--import-mode={options.import_mode}"] if options.import_mode else [])

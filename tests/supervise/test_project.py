@@ -192,7 +192,19 @@ def test_what_is_taken_over_of_a_project_s_options_is_what_its_modules_need(tmp_
     assert project_options([path], tmp_path) == taken
 
 
-def test_settings_that_pytest_cannot_read_are_named(tmp_path):
-    (tmp_path / "tox.ini").write_text("[pytest\n")
-    with pytest.raises(UsageError, match=r"tox\.ini"):
+@pytest.mark.parametrize(
+    ("written", "complaint"),
+    [
+        ("[pytest\n", r"tox\.ini"), ("[pytest]\naddopts = -k 'x\n", "addopts or PYTEST_ADDOPTS: No closing quotation"),
+    ],
+)  # fmt: skip
+def test_settings_that_pytest_cannot_read_are_named(tmp_path, monkeypatch, written, complaint):
+    (tmp_path / "tox.ini").write_text(written)
+    with pytest.raises(UsageError, match=complaint):
+        project_options([str(tmp_path / "test_a.py")], tmp_path)
+    (tmp_path / "tox.ini").unlink()
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = [1, '-pmine']\n")
+    assert project_options([str(tmp_path / "test_a.py")], tmp_path) == ["-p", "mine"]
+    monkeypatch.setenv("PYTEST_ADDOPTS", '-k "x')
+    with pytest.raises(UsageError, match="No closing quotation"):
         project_options([str(tmp_path / "test_a.py")], tmp_path)
