@@ -14,7 +14,7 @@ import sys
 import zlib
 from array import array
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,8 +23,7 @@ from .shared import LIBRARIES, Place, walk
 
 _MOST_LOOKED_AT = 100_000
 """Elements of a container, and bytes / 1,000 of an array, that are compared; of larger ones an even sample."""
-_LEVELS, _MOST_PLACES = 5, 20_000
-"""How deep, and at how many places, a call's inputs are looked at."""
+_LEVELS, _MOST_PLACES = 5, 20_000  # How deep, and at how many places, a call's inputs are looked at
 _WORKERS = {
     ("concurrent.futures", "Future"): "result()",
     ("multiprocessing.pool", "ApplyResult"): "get()",
@@ -117,8 +116,8 @@ class Given:
         hidden, found, sized = set(map(id, self._written)), dict[Place, tuple[str, Any]](), set[Place]()
         roots = [*self._values, *_held(self._function)]
         for place, value in itertools.islice(walk(roots, _parts, _LEVELS), _MOST_PLACES):
-            is_sized = id(value) in hidden or place[:-1] in sized or _learns(value)
-            if is_sized or _is_network(value):
+            is_sized = id(value) in hidden or place[:-1] in sized or _is_of_nn(value, "Parameter")
+            if is_sized or _is_of_nn(value, "Module"):
                 sized.add(place)
             found[place] = type(value).__name__, _size(value) if is_sized else _state(value)
         return found
@@ -130,19 +129,27 @@ def altered(changed: Collection[str]) -> list[Flag]:
     return [Flag("altered", text)] if changed else []
 
 
-def _is_network(value: Any) -> bool:
+def _is_of_nn(value: Any, kind: str) -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
+    return torch is not None and isinstance(value, getattr(torch.nn, kind))
 
 
-def _learns(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Parameter)
+def _quiet(observe: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return an observer that sees nothing (None) where a value raises an error: a user's, which may raise anything,
+    quantised, nested and masked tensors, and values that change meanwhile."""
+
+    def observed(value: Any) -> Any:
+        with contextlib.suppress(Exception):
+            return observe(value)
+        return None
+
+    return observed
 
 
+@_quiet
 def _parts(value: Any) -> list[tuple[Any, Any]]:
     """Return the names and values of a network, a container or an object of the user's class."""
-    if _is_network(value):
+    if _is_of_nn(value, "Module"):
         held = ((name, key, each) for name, part in value.named_modules() for key, each in list(vars(part).items()))
         own = [(f"{name}.{key}", each) for name, key, each in held if not key.startswith("_")]
         return [*value.named_parameters(), *value.named_buffers(), *own]
@@ -182,22 +189,18 @@ def _held(function: Any) -> list[Any]:
     return [each for each in held if each is not None and not inspect.ismodule(each)]
 
 
+@_quiet
 def _size(value: Any) -> Any:
     """Return the shape of a tensor or the length of a container; None for others, and where it is empty."""
-    with contextlib.suppress(Exception):  # an object of the user's may raise anything
-        return tuple(value.shape) if value.numel() else None
-    return (len(value),) if isinstance(value, Mapping | list | deque | set) and value else None
+    if isinstance(value, Mapping | list | deque | set):
+        return (len(value),) if value else None
+    return tuple(value.shape) if value.numel() else None
 
 
+@_quiet
 def _state(value: Any) -> Any:
     """Return a value that is equal before and after a call that changes nothing; None for a value that can't be
     seen."""
-    with contextlib.suppress(Exception):  # quantised, nested and masked tensors; what changes meanwhile
-        return _visible_state(value)
-    return None
-
-
-def _visible_state(value: Any) -> Any:
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch and isinstance(value, torch.Tensor):
         seen = 0 if value.is_inference() else value._version, _state(value.grad) if value.is_leaf else None

@@ -18,13 +18,11 @@ from ..errors import TooLarge, Unmeasurable, UsageError
 from ..runfile.quantities import text
 from ..runfile.writer import text_of
 
-MEMORY_SHARE = 0.8
-"""Share of the free memory that a case may allocate; the rest is for outputs and workspaces."""
+MEMORY_SHARE = 0.8  # Share of the free memory that a case may allocate; the rest is for outputs and workspaces
 COMPRESSED = {"torch.sparse_csr": "crow col", "torch.sparse_bsr": "crow col"}
 COMPRESSED |= {"torch.sparse_csc": "ccol row", "torch.sparse_bsc": "ccol row"}
 """Compressed layouts, with the names of a tensor's two tensors of indices."""
-_LONG = 16
-"""Numbers in a list that is one leaf: a million leaves would take seconds."""
+_LONG = 16  # Numbers in a list that is one leaf: a million leaves would take seconds
 _CPU_ALLOCATOR = re.compile(r"DefaultCPUAllocator: .*tried to allocate (\d+) bytes")
 _OUT_OF_MEMORY = re.compile("(can't|unable to) allocate|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
@@ -114,9 +112,7 @@ class Data:
             require_memory(sum(t.numel() for t in tensors(network)) * self.dtype.itemsize, self.home)
         return network.eval().to(device=self.device, dtype=self.dtype)
 
-    def _draw(
-        self, name: str, size: Sequence[Any], dtype: torch.dtype, words: dict[str, Any], *bounds: int
-    ) -> torch.Tensor:
+    def _draw(self, name: str, size: Any, dtype: torch.dtype, words: dict[str, Any], *bounds: int) -> torch.Tensor:
         """Return the values of torch's function ``name``, drawn on the CPU, on the device."""
         shape, gradient, generator = self._terms(name, size, words)
         drawn_in, count = torch.int64 if bounds else torch.float32, math.prod(shape)
@@ -130,9 +126,7 @@ class Data:
         drawn: torch.Tensor = getattr(torch, name)(*bounds, shape, generator=generator, device="cpu", dtype=drawn_in)
         return drawn.to(device=self.device, dtype=dtype).requires_grad_(gradient)
 
-    def _terms(
-        self, name: str, size: Sequence[Any], words: dict[str, Any]
-    ) -> tuple[tuple[int, ...], bool, torch.Generator | None]:
+    def _terms(self, name: str, size: Any, words: dict[str, Any]) -> tuple[tuple[int, ...], bool, Any]:
         """Return the shape, ``requires_grad`` and the generator of arguments in torch's spelling. Raises UsageError for
         other ``words``."""
         device, generator = words.pop("device", None), words.pop("generator", None)
@@ -183,9 +177,6 @@ def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
     if not locked:
         raise Unmeasurable("no pinned memory: torch returned ordinary memory")
     return pinned
-
-
-# Values in containers -------------------------------------------------------------------------------------------------
 
 
 def leaves(*values: Any) -> list[Any]:
@@ -305,9 +296,6 @@ def poison(written: Any, args: Any, kwargs: Mapping[str, Any], *used: Any) -> No
         if apart and (tensor.is_floating_point() or tensor.is_complex()):
             with contextlib.suppress(RuntimeError):  # NotImplementedError too: formats of 8 bits and fewer
                 tensor.detach().fill_(math.nan)
-
-
-# Modes ----------------------------------------------------------------------------------------------------------------
 
 
 @functools.cache

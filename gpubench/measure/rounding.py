@@ -17,8 +17,7 @@ from .data import bare_tensors, dispatch_mode, leaves, tensors, uncompiled
 
 _FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr__"}
 """Methods and properties of tensors whose values depend on the dtype or the place in memory."""
-_RANKS = {"linalg_matrix_rank", "linalg_lstsq"}
-"""Functions that count the singular values above the dtype's epsilon."""
+_RANKS = {"linalg_matrix_rank", "linalg_lstsq"}  # Functions that count the singular values above the dtype's epsilon
 _VECTORS: dict[str, dict[int, bool]] = {
     "_linalg_svd": {0: False, 2: True},
     "_linalg_eigh": {1: False},

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import sys
 import types
 from collections import deque
@@ -20,17 +19,14 @@ _MOST_VALUES, _MOST_ELEMENTS, _LEVELS = 10_000, 1 << 22, 4
 """Most values that are looked at, most elements of tensors and containers that are kept, and levels of containers."""
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, property, staticmethod, classmethod)
 """Kinds of values that a program binds once, such as an import: they are no state."""
-LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
-"""Packages that are shared wherever they lie."""
-OURS = {"gpubench", "_pytest", "pytest_benchmark"}
-"""Packages whose objects, such as fixtures, are shared."""
+LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}  # Packages that are shared wherever they lie
+OURS = {"gpubench", "_pytest", "pytest_benchmark"}  # Packages whose objects, such as fixtures, are shared
 
-Place = tuple[Any, ...]
-"""The way to a value: the number of its root, and the names, keys and indices from there."""
+Place = tuple[Any, ...]  # The way to a value: the number of its root, and the names, keys and indices from there
 
 
 def walk(
-    roots: Iterable[Any], parts: Callable[[Any], Iterable[tuple[Any, Any]]], levels: int
+    roots: Iterable[Any], parts: Callable[[Any], Iterable[tuple[Any, Any]] | None], levels: int
 ) -> Iterator[tuple[Place, Any]]:
     """Yield values with their places, breadth first: the roots and their named parts. A value that occurs again is
     yielded without its parts."""
@@ -40,7 +36,7 @@ def walk(
         yield place, value
         if len(place) <= levels and id(value) not in known:
             known.add(id(value))
-            queue.extend(((*place, name), part) for name, part in parts(value))
+            queue.extend(((*place, name), part) for name, part in parts(value) or ())
 
 
 class State:
@@ -58,15 +54,17 @@ class State:
             is_installed = "site-packages" in str(getattr(module, "__file__", None) or "site-packages")
             self._kept += [] if is_installed else [(holder, None)]
             return []
+        if isinstance(holder, torch.Tensor):
+            plain = type(holder) in (torch.Tensor, torch.nn.Parameter) and holder.layout is torch.strided
+            if plain and not holder.is_meta and holder.numel() <= self._room:
+                self._room -= holder.numel()
+                self._kept.append((holder, holder.detach().clone()))
+            return []
         contents = _contents(holder)
-        is_tensor = isinstance(contents, torch.Tensor)
-        size = math.inf if contents is None else contents.numel() if is_tensor else len(contents)
-        if size > self._room:
+        if contents is None or len(contents) > self._room:
             return []
-        self._room -= int(size)
-        self._kept.append((holder, contents.detach().clone() if is_tensor else contents))
-        if is_tensor:
-            return []
+        self._room -= len(contents)
+        self._kept.append((holder, contents))
         named = contents.items() if isinstance(contents, dict) else enumerate(contents)
         named = [(name, getattr(part, "__func__", getattr(part, "fget", part))) for name, part in named]  # methods
         return [(name, part) for name, part in named if not isinstance(part, _CODE)]
@@ -101,10 +99,7 @@ def as_before(state: State | None) -> Iterator[None]:
 
 
 def _contents(holder: Any) -> Any:
-    """Return a copy of a holder's names or elements, the tensor itself, or None for a value that holds nothing."""
-    if isinstance(holder, torch.Tensor):
-        plain = type(holder) in (torch.Tensor, torch.nn.Parameter) and holder.layout is torch.strided
-        return holder if plain and not holder.is_meta else None
+    """Return a copy of a holder's names or elements, or None for a value that holds nothing."""
     if isinstance(holder, dict):
         return dict(dict.items(holder))  # as it is, whatever a subclass makes of it
     if isinstance(holder, list | set | deque):

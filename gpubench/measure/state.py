@@ -43,8 +43,7 @@ _modules: dict[str, ModuleType] = {}
 _namespaces: dict[str, tuple[Any, Any]] = {}
 """The imported modules, and the modules and classes with such functions and their attributes, as of the latest
 :class:`State`."""
-_Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""The functions that read and write a setting."""
+_Setting = tuple[Callable[[], Any], Callable[[Any], Any]]  # The functions that read and write a setting
 
 
 def _differ(before: Any, now: Any) -> bool:

@@ -50,8 +50,7 @@ rounds once an operator, a sum of many terms rounds at each term."""
 _MOST_UNITS, _MOST_MOVED = 32.0, 6e-5
 """Whole numbers change only where a value lies at an edge, so that one unit moves too few: inputs are moved by so many
 units, but by no larger relative amount, and by 4 units in any case."""
-_AT_EDGES = 1e-2
-"""Where rounding moves no larger share of the whole numbers, a comparison of the others is a check."""
+_AT_EDGES = 1e-2  # Where rounding moves no larger share of the whole numbers, a comparison of the others is a check
 _REPEATS = 5
 """Calls of a copy that show whether the call changes what it uses: schedules begin with a step of zero, and gradients
 are summed over a few calls."""
@@ -89,9 +88,6 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
     """
     length = max(1.0, (flops or 0) / (2 * max(1, outputs)), inputs / max(1, outputs))
     return min(ROUNDOFF[dtype] * (8 + 4 * math.sqrt(length)), LOOSEST[dtype])
-
-
-# The check ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -20,8 +20,7 @@ from .data import bare_tensors, dispatch_mode, memory_key, tensor_leaves, tensor
 
 CHOOSING = frozenset({"index", "index_select", "gather", "take", "embedding", "masked_select"})
 """torch's operations that read only those elements of their first argument that another argument selects."""
-WHOLE = 0.9
-"""Smallest share of a tensor that its views must read to count as the whole: a stencil leaves out the edges."""
+WHOLE = 0.9  # Smallest share of a tensor that its views must read to count as the whole: a stencil leaves out the edges
 NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
 MOVES = re.compile(r"(?<![a-z])(?<!index_)(copy|clone|cat|stack|fill|zero|pad_nd|foreach|fused|dropout|bernoulli)")
 """Words in the names of operators that read and write each element once and in order (``cat``, not ``scatter``),
@@ -95,9 +94,6 @@ class Call:
     def again(self) -> Callable[[], Any] | None:
         """Repeats the call with the same arguments; None where each call needs a setup."""
         return None if self.request.setup is not None else partial(self.function, *self.args, **self.kwargs)
-
-
-# Formulas -------------------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -178,9 +174,6 @@ def _kind_of(operator: Any, args: tuple[Any, ...], flops: float) -> str:
     if torch.Tag.pointwise in operator.tags or MOVES.search(name):
         return "elementwise"
     return "sort" if name == "sort" else "other"
-
-
-# Counting -------------------------------------------------------------------------------------------------------------
 
 
 def count(copied: CallCopy, devices: Iterable[Device] = ()) -> Counted:
@@ -389,9 +382,6 @@ def _wide_products() -> Any:
             return result.to(dtype) if out is None else out.copy_(result)
 
     return WideProducts
-
-
-# Declared work --------------------------------------------------------------------------------------------------------
 
 
 def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:

@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import collections
 import concurrent.futures
 import dataclasses
 import io
@@ -150,6 +151,21 @@ def test_what_grows_while_it_is_looked_at_is_no_error():
     given = calls.Given(len, (owner,), {})
     given.changed()
     assert len(vars(owner)) > 2
+
+
+class Closed(collections.UserDict):
+    """A mapping of a file that has been closed."""
+
+    __getattr__ = dict.__getitem__
+
+    def items(self):
+        raise ValueError("the file is closed")
+
+
+def test_a_value_that_raises_is_no_error():
+    given = calls.Given(Closed(a=1), (Closed(a=1),), {})
+    assert given.changed() == []
+    assert calls.unfinished(Closed(a=1), 1) == ""
 
 
 class Growing:
