@@ -1,4 +1,4 @@
-"""The picture of an estimate: the benchmarks of the answer, a hatched bar for the likely speedup on each GPU."""
+"""The picture of an estimate: the benchmarks of the answer, a bar for the likely speedup on each GPU."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
     note += "".join(f"{sign}. " for sign in legend([each for row in shown for each in of[id(row)].values()]))
     names = listed(dict.fromkeys(name(next(iter(line.of.values())).job.case) for line in unknown), 2)
     note += f"Unknown, and not drawn: {names} (gpubench estimate says why). " * bool(unknown)
-    keys = tuple(Key(gpu, role, "hatched") for gpu, role in roles.items())
+    keys = tuple(Key(gpu, role, "bar") for gpu, role in roles.items())
     chart = NamedRows(rows, "", keys, (f"{base} faster", "GPU faster"))
     title, subtitle = (
         f"Estimated speedup of GPUs over {base_of(drawn, base)}",
         f"Estimated, not measured. {which}, log scale",
     )
-    return add_caption(Figure("estimate", "estimate", title, subtitle, "", chart), study, results, note, flagged="")
+    return add_caption(Figure("estimate", "estimate", title, subtitle, note, chart), study, results, flagged="")
 
 
 def _mark(each: Outlook, role: str) -> RowMark:

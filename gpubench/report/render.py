@@ -58,8 +58,9 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Whether a column holds numbers alone, which stand at its right."""
-        return [all(map(_is_number, column)) for column in zip(*self.cells, strict=True)]
+        """Whether a column holds numbers alone, known or not, which stand at its right."""
+        columns = zip(*self.cells, strict=True)
+        return [all(isinstance(cell, Number | int) or not cell for cell in column) for column in columns]
 
     @property
     def signs(self) -> set[Sign]:
@@ -89,10 +90,6 @@ def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], not
     return table(title, [Column(head, itemgetter(i)) for i, head in enumerate(heads)], rows, note)
 
 
-def _is_number(cell: Cell) -> bool:
-    return cell.is_number if isinstance(cell, Number) else cell in (None, "") or isinstance(cell, int)
-
-
 def terminal(table: Table, width: int, title: bool = True, footnote: bool = True) -> list[str]:
     """Lines of at most ``width`` columns, or as many as the numbers need: these at the right, long texts folded, the
     footnote below."""
@@ -101,14 +98,14 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
     from rich.table import Table as Grid
     from rich.text import Text
 
-    rows, numeric = table.rows, table.numeric
+    rows, cells = table.rows, [*zip(*table.cells, strict=True)]
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     for i, head in enumerate(table.columns):
         words = [head] if len(head) <= _SHORT_HEAD else head.split()  # heads are folded rather than names
         size: dict[str, Any] = {"justify": "left"}
         if i == 0:
             size["min_width"] = min(_NAME, max((len(row[0]) for row in rows), default=0))
-        elif numeric[i]:
+        elif table.numeric[i] and not any(isinstance(cell, Number) and not cell.is_number for cell in cells[i]):
             size = {"justify": "right", "width": max(map(len, [*(row[i] for row in rows), *words]))}
         grid.add_column(Text(head), overflow="fold", **size)
     for first, *rest in rows:

@@ -12,7 +12,7 @@ search.addEventListener("input", () => {
 
 // A cell without a value comes last in both directions.
 function compare(one, two, column, sign) {
-  const [a, b] = [one, two].map((row) => row.cells[column]), [x, y] = [a, b].map((cell) => cell.dataset.value);
+  const [a, b] = [one, two].map((row) => row.cells[column]), [x, y] = [a, b].map((cell) => cell.dataset.value || undefined);
   if (x !== undefined && y !== undefined) return sign * (x - y);
   return (x === undefined) - (y === undefined) || sign * a.textContent.localeCompare(b.textContent, "en", { numeric: true });
 }

@@ -63,7 +63,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     base, alone = study.names.short(found.baseline), len(others) == 1
     sides = (f"slower than {base}", f"faster than {base}")
     if alone:
-        legend, sides = (), (f"{base} faster", f"{study.names.short(others[0].label)} faster")
+        legend, sides = ((), (f"{base} faster", f"{study.names.short(others[0].label)} faster"))
     if any(pair.copies for pair in pairs):
         look = others[0].role if alone else "muted"
         copied = [Key("copied in and out for each call", look, "tick")] * any(mark.second for mark in marks)
@@ -71,18 +71,16 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     title = f"Speedup {f'of {others[0].label} ' * alone}over {found.baseline}"
     counts = [f"{study.names.short(name)} {found.count(source)}" for source, name in found.devices.items()]
     subtitle = f"{'; '.join(counts)}. {which}, log scale"
-    figure = Figure(
-        "headline", "headline", title, subtitle, "", NamedRows(drawn, "", legend, sides), rank * 20, rank == 0
-    )
     note = f"Thick line: {words.uncertainty(pair.uncertainty for pair in pairs)}. "
     note += "≥: only a limit is known. " * any(pair.ratio.state in LIMITS for pair in pairs)
     note += f"{Sign.UNFILLED.footnote}. " * any(not pair.fills for pair in pairs)
     note += f"{Sign.IN_CACHE.footnote}. " * any(pair.in_cache for pair in pairs)
-    return add_caption(figure, study, pairs, note)
+    chart = NamedRows(drawn, "", legend, sides)
+    return add_caption(Figure("headline", "headline", title, subtitle, note, chart, rank * 20, rank == 0), study, pairs)
 
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
-    told, copied = pair.full_ratio.noted(row.differing(pair)), pair.copies and pair.copies.drawn
+    told, copied = (pair.full_ratio.noted(row.differing(pair)), pair.copies and pair.copies.drawn)
     title = f"{row.named}, {study.names.of(pair.other)}: {told}" + f"; with copies {pair.copied_ratio}" * bool(copied)
     value = pair.ratio.value if pair.ratio.state is State.KNOWN else None
     low, high = pair.drawn[1:] if pair.drawn else (None, None)
@@ -108,7 +106,7 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
         subtitle = f"{' to '.join(ends)}. {which}, log scale; lower is better"
         note = "Thick line: 95% interval. " * any(item.interval for item in items)
     chart = NamedRows(drawn, PERCENT if share else SECONDS, devices if len(devices) > 1 else ())
-    return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, items, note)
+    return add_caption(Figure("headline", "headline", title, subtitle, note, chart), study, items)
 
 
 def _share(study: Study, row: AnswerRow[Measured], item: Measured) -> RowMark:

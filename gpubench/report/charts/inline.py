@@ -38,7 +38,7 @@ def panels_of(svg: bytes, box: tuple[float, ...], title: str, titles: Mapping[st
             element.set("id", prefix + gid)
         if role := re.fullmatch(r"(\w+)-\d+", gid):
             element.set("class", role[1])
-        element.text, element.tail = element.text if element.tag == "text" else None, None
+        element.text, element.tail = (element.text if element.tag == "text" else None, None)
         if gid in titles:
             element.insert(0, mark := ET.Element("title"))
             mark.text = titles[gid]
@@ -79,7 +79,7 @@ def swatch(key: Key) -> str:
     style = MarkerStyle("|" if key.look == "tick" else shape_of(key.role))
     shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(11, -11))
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in np.asarray(shape.to_polygons(closed_only=False)[0]))
-    face, width = "var(--paper)" if key.look == "dashed" else ink, 3.0 if key.look == "tick" else 1.5
+    face, width = ("var(--paper)" if key.look == "dashed" else ink, 3.0 if key.look == "tick" else 1.5)
     mark = f'<polygon points="{points}" fill="{face}" stroke="{ink}" stroke-width="{width}"/>'
     if key.look in ("line", "dashed"):
         dash = ' stroke-dasharray="4 2"' * (key.look == "dashed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP
@@ -33,8 +33,7 @@ _LONGEST_NAME = 46
 Ends = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
+class Dot(NamedTuple):
     """A value of a line with the ends of its interval, and the text that hovering shows.
 
     ``y`` is NaN where nothing is drawn, and the text is the reason. A ``limit`` is the end of the interval next to 1×.
@@ -49,8 +48,7 @@ class Dot:
     limit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """The crossing of a curve and 1×: a diamond where ``low`` = ``high``, a bar between them where no more is known."""
 
     low: float
@@ -211,7 +209,7 @@ def _label_ends(page: Page, axes: Axes, curves: Sequence[Curve], height: float) 
     scale = axes.transData + axes.transAxes.inverted()
     ends = [float(scale.transform((curve.points[-1].x, curve.points[-1].y))[1]) * height for curve in curves]
     for curve, place in zip(curves, spread(ends, _WORD, 4, height - 4), strict=True):
-        size, weight = TINY if curve.dashed else SMALL, "normal" if curve.dashed or curve.cut else "bold"
+        size, weight = (TINY if curve.dashed else SMALL, "normal" if curve.dashed or curve.cut else "bold")
         looks: dict[str, Any] = {"fontsize": size * PX, "fontweight": weight, "color": page.ink(curve.role)}
         label = axes.text(1.01, place / height, curve.label, transform=axes.transAxes, va="center", zorder=7, **looks)
         page.add(label, curve.role)
@@ -220,7 +218,7 @@ def _label_ends(page: Page, axes: Axes, curves: Sequence[Curve], height: float) 
 @dataclass(frozen=True, slots=True)
 class RowMark:
     """A value with its interval, and a ``second`` on the same line: the value with copies, or the ideal share. No
-    ``value``: the end nearest to 1 of the interval is the limit; the bar of a ``modelled`` one is hatched."""
+    ``value``: the end nearest to 1 of the interval is the limit; a ``modelled`` one is its bar alone."""
 
     value: float | None
     role: str
@@ -242,8 +240,7 @@ class RowMark:
         return min(self.ends, key=lambda end: abs(math.log(end))) if self.value is None and self.ends else None
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRow:
+class NamedRow(NamedTuple):
     """A row: the heading above it, its name, and its marks from top to bottom."""
 
     group: str
@@ -300,7 +297,7 @@ class NamedRows:
             label.set_ha("left")
         limits = self._scale(page, axes, [mark for _, mark in marks])
         for at, mark in marks:
-            (_draw_share if self.unit == PERCENT else _draw_ratio)(page, axes, mark, at, limits)
+            self._draw_mark(page, axes, mark, at, limits)
 
     def _scale(self, page: Page, axes: Axes, marks: Sequence[RowMark]) -> Ends:
         """Set the axis and return the ends at which bars are cut."""
@@ -321,33 +318,25 @@ class NamedRows:
             axes.set_xlabel(f"◂ {self.sides[0]} \u2003 {self.sides[1]} ▸", fontsize=TINY * PX)
         return limits
 
-
-def _draw_share(page: Page, axes: Axes, mark: RowMark, y: float, limits: Ends) -> None:
-    """A bar with its interval, and the ideal as a tick."""
-    if mark.value is None:
-        return
-    (bar,) = axes.barh([y], [mark.value], height=12, color=page.ink(mark.role), zorder=3)
-    page.add(bar, mark.role, mark.title or mark.words)
-    looks: dict[str, Any] = {"color": page.ink("text"), "zorder": 4}
-    if mark.ends:
-        page.line(axes, [(min(end, limits[1]), y) for end in mark.ends], mark.role, linewidth=1.2, **looks)
-    if mark.second is not None:
-        page.line(axes, [(mark.second, y - 9), (mark.second, y + 9)], mark.role, linewidth=2.4, **looks)
-
-
-def _draw_ratio(page: Page, axes: Axes, mark: RowMark, y: float, limits: Ends) -> None:
-    """A mark with its interval, and the second value as a tick; a triangle for a limit."""
-    title, ends = mark.title or mark.words, mark.ends
-    if len(ends) == 2 and mark.modelled:
-        (bar,) = axes.barh([y], [ends[1] - ends[0]], height=9, left=ends[0], **page.hatched(mark.role), zorder=4)
-        page.add(bar, mark.role, title)
-    elif len(ends) == 2:
-        _draw_interval(page, axes, y, (ends[0], ends[1]), limits, mark.role, upright=False)
-    if mark.limit and not mark.modelled:
-        page.mark(axes, (mark.limit, y), mark.role, title, marker=">" if mark.limit > 1 else "<", hollow=True)
-    if mark.value is None:
-        return
-    if mark.second is not None:
-        page.line(axes, [(mark.second, y), (mark.value, y)], mark.role, linewidth=1.4, alpha=0.6, zorder=3)
-        page.line(axes, [(mark.second, y - 6), (mark.second, y + 6)], mark.role, linewidth=2.4, zorder=5)
-    page.mark(axes, (mark.value, y), mark.role, title)
+    def _draw_mark(self, page: Page, axes: Axes, mark: RowMark, y: float, limits: Ends) -> None:
+        """A mark or a bar with its interval, and the second value as a tick; a triangle for a limit."""
+        title, share, ends = mark.title or mark.words, self.unit == PERCENT, mark.ends
+        looks = {"color": page.ink("text"), "zorder": 4} if share else {"zorder": 5}
+        if share and mark.value is not None:
+            (bar,) = axes.barh([y], [mark.value], height=12, color=page.ink(mark.role), zorder=3)
+            page.add(bar, mark.role, title)
+            page.line(
+                axes, [(min(end, limits[1]), y) for end in ends or [mark.value]], mark.role, linewidth=1.2, **looks
+            )
+        elif len(ends) == 2 and mark.modelled:
+            page.line(axes, [(end, y) for end in ends], mark.role, title, linewidth=7, alpha=0.5)
+        elif len(ends) == 2:
+            _draw_interval(page, axes, y, (ends[0], ends[1]), limits, mark.role, upright=False)
+        if mark.limit and not mark.modelled:
+            page.mark(axes, (mark.limit, y), mark.role, title, marker=">" if mark.limit > 1 else "<", hollow=True)
+        if mark.value is not None and mark.second is not None:
+            if not share:
+                page.line(axes, [(mark.second, y), (mark.value, y)], mark.role, linewidth=1.4, alpha=0.6, zorder=3)
+            page.line(axes, [(mark.second, y - 6), (mark.second, y + 6)], mark.role, linewidth=2.4, **looks)
+        if mark.value is not None and not share:
+            page.mark(axes, (mark.value, y), mark.role, title)

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import TightLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
@@ -42,7 +41,7 @@ MOST_PANELS, MOST_CURVES = 6, 4
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, dashed, mark, tick, bar or hatched."""
+    """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, dashed, mark, tick or bar."""
 
     label: str
     role: str
@@ -111,7 +110,7 @@ class Page:
         body = max(120.0, min(figure.chart.height, _MOST_HEIGHT - top - foot))
         self.height = top + body + foot
         self.canvas = Canvas(figsize=(PAGE_WIDTH * PX / 72, self.height * PX / 72))
-        rect = MARGIN / PAGE_WIDTH, foot / self.height, 1 - MARGIN / PAGE_WIDTH, 1 - top / self.height
+        rect = (MARGIN / PAGE_WIDTH, foot / self.height, 1 - MARGIN / PAGE_WIDTH, 1 - top / self.height)
         self.canvas.set_layout_engine(TightLayoutEngine(pad=0.2, h_pad=0.8, w_pad=1.5, rect=rect))
         self.box = 0.0, top * PX, PAGE_WIDTH * PX, body * PX
         y = 14.0
@@ -158,7 +157,7 @@ class Page:
 
     def mark(self, axes: Axes, at: Sequence[float], role: str, title: str, **looks: Any) -> None:
         """One marker of the role's shape, or a ``hollow`` one."""
-        hollow, ink, paper = looks.pop("hollow", False), looks.pop("color", self.ink(role)), self.ink("page")
+        hollow, ink, paper = (looks.pop("hollow", False), looks.pop("color", self.ink(role)), self.ink("page"))
         face, edge, width = (paper, ink, 1.4) if hollow else (ink, paper, 0.8)
         usual = {"marker": shape_of(role), "markersize": 7.0, "linestyle": "", "zorder": 6, "markeredgewidth": width}
         self.line(axes, [at], role, title, markerfacecolor=face, markeredgecolor=edge, **{**usual, **looks})
@@ -168,13 +167,7 @@ class Page:
         how = {"fontsize": TINY * PX, "color": self.ink("muted"), **how}
         axes.annotate(words, at, offset, textcoords="offset points", **how)
 
-    def hatched(self, role: str) -> dict[str, Any]:
-        """The look of a bar that is an estimate."""
-        return {"facecolor": self.ink("page"), "edgecolor": self.ink(role), "hatch": "//////", "linewidth": 1.0}
-
     def _handle(self, key: Key) -> Artist:
-        if key.look == "hatched":
-            return Patch(**self.hatched(key.role))
         dashed, tick = key.look == "dashed", key.look == "tick"
         return Line2D(
             [], [], color=self.ink(key.role), linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
@@ -296,6 +289,4 @@ def rc_settings(theme: str) -> dict[Any, Any]:
         **dict.fromkeys(("axes.spines.top", "axes.spines.right", "xtick.bottom", "ytick.left"), False),
         "axes.axisbelow": True,
         "grid.linewidth": 0.7,
-        "lines.linewidth": 1.7,
-        "lines.markersize": 5.0,
     }

@@ -152,13 +152,13 @@ def _lacking(study: Study, kind: str | None) -> str:
             f" ({case.status}: {shorten(case.reason, 200)})" for row in study.rows if (case := row.result).reason
         )
         return f", and here no benchmark has a time{next(reasons, '')}"
-    if kind not in ("speedup", "rate", "time"):
-        return ""
     rows = [pair.other for pair in study.pairs] if kind == "speedup" else study.measured
-    sizes = [{row.size for row in of} - {None} for of in grouped(rows, lambda row: row.result.workload).values()]
-    if (most := max(map(len, sizes), default=0)) >= LEAST_VALUES:
-        return ", and here too few are sound"
-    return f", and here none has more than {counted(most, 'size')}" if rows else ", and here nothing is compared"
+    if not rows or kind not in ("speedup", "rate", "time"):
+        return ", and here nothing is compared" * (not rows)
+    most = max(len({row.size for row in of} - {None}) for of in grouped(rows, lambda x: x.result.workload).values())
+    return ", and here " + (
+        f"none has more than {counted(most, 'size')}" if most < LEAST_VALUES else "too few are sound"
+    )
 
 
 def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:

@@ -54,34 +54,26 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequen
     if not panels:
         return []
     used = [row for same in panels for line in same for row in line.items]
-    workloads, dtypes = ({getattr(row.result, of) for row in used} for of in ("workload", "dtype"))
-    drawn = tuple(
-        Panel(
-            panel_title(same[0], len(workloads) > 1, len(dtypes) > 1),
-            same[0].size_name,
-            tuple(curve(study, line, rate.unit) for line in same),
-        )
-        for same in panels
-    )
-    first = rows[0]
-    own = {
-        words.name(x.result) if is_expression(x.result.workload) else x.result.workload.partition(".")[0] for x in used
-    }
+    workloads, dtypes = (len({getattr(row.result, of) for row in used}) for of in ("workload", "dtype"))
+    drawn = []
+    for same in panels:
+        title = panel_title(same[0], workloads > 1, dtypes > 1)
+        drawn.append(Panel(title, same[0].size_name, tuple(curve(study, line, rate.unit) for line in same)))
+    first, case = rows[0], used[0].result
+    cases = {row.result.workload: row.result for row in used}
+    own = {words.name(each) if is_expression(name) else name.partition(".")[0] for name, each in cases.items()}
     subject = first.kind.heading if first.kind else listed(sorted(own), 3)
-    if len(workloads) == 1:
-        subject = words.name(used[0].result)
+    subject = f"{words.name(case) if workloads == 1 else subject}: {rate.label.lower()} by size"
     ends = next(filter(None, map(_ends, panels)), [])
     cell = attrgetter("time.mark" if timed else "starred_speed")
     told = ", ".join(f"{study.names.short(study.names.of(row))} {cell(row)}" for row in ends)
     finding = f"{words.benchmark(ends[0].result)}: {told}" if ends else Sign.UNKNOWN
-    kind, name = "time" if timed else "rate", "time" if timed else rate.label.lower().replace(" ", "-")
-    figure = Figure(
-        f"{name}-{first.result.kind or 'own'}", kind, f"{subject}: {rate.label.lower()} by size",
-        f"{finding}. {'Lower' if timed else 'Higher'} is better", "", LinePanels(drawn, rate.unit, keys(study, used)),
-    )  # fmt: skip
+    finding = f"{finding}. {'Lower' if timed else 'Higher'} is better"
+    name = f"{'time' if timed else rate.label.lower().replace(' ', '-')}-{first.result.kind or 'own'}"
     note = _BARS + "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
     note += not_drawn(members, rows, "work counted otherwise or unknown")
-    return by_size(study, figure, used, note)
+    chart = LinePanels(tuple(drawn), rate.unit, keys(study, used))
+    return by_size(study, Figure(name, "time" if timed else "rate", subject, finding, note, chart), used)
 
 
 def _plainest_panels(study: Study, lines: Sequence[Line[Measured]]) -> list[Lines]:
@@ -105,35 +97,30 @@ def _ends(lines: Lines) -> list[Measured]:
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     """A panel a device with all libraries on it, a line an expression, in the plainest setting."""
     roles = dict(zip(dict.fromkeys(row.result.workload for row in rows), DTYPE_ROLES[:MOST_CURVES], strict=False))
-    lines = [line for line in lines_of(rows, TIME.of) if line.last.result.workload in roles]
+    lines = [line for line in lines_of(rows, TIME.of) if _name(line) in roles]
     if not lines:
         return []
     setting = min(lines, key=lambda line: plainness(line.last)).setting
     lines = sorted((line for line in lines if line.setting == setting), key=lambda line: study.names.order(line.last))
     by_device = list(grouped(lines, lambda line: line.last.source[:2]).values())[:MOST_PANELS]
-
-    def library(row: Measured) -> str:
-        return f"by {study.names.of(row)}" * bool(row.library)
-
-    panels = tuple(
-        Panel(
-            study.names.of(same[0].last) * (len(by_device) > 1),
-            same[0].size_name,
-            tuple(
-                curve(study, line, SECONDS, library(line.last), role=roles[line.last.result.workload])
-                for line in same[:MOST_CURVES]
-            ),
-        )
-        for same in by_device
-    )
-    legend = {
-        row.result.workload: Key(words.name(row.result), roles[row.result.workload])
-        for row in (line.last for line in lines)
-    }
+    panels = []
+    for same in by_device:
+        curves = (curve(study, x, SECONDS, _library(study, x.last), role=roles[_name(x)]) for x in same[:MOST_CURVES])
+        title = study.names.of(same[0].last) * (len(by_device) > 1)
+        panels.append(Panel(title, same[0].size_name, tuple(curves)))
+    legend = {_name(line): Key(words.name(line.last.result), roles[_name(line)]) for line in lines}
     ends = _ends(by_device[0])
-    told = ", ".join(f"{words.name(row.result)} {row.time} {library(row)}".rstrip() for row in ends)
+    told = ", ".join(f"{words.name(row.result)} {row.time} {_library(study, row)}".rstrip() for row in ends)
     where = f"{study.names.of(lines[0].last)}, {words.size(ends[0])}: " if ends else Sign.UNKNOWN
     title = f"Time per call of {listed([key.label for key in legend.values()])}"
-    chart = LinePanels(panels, SECONDS, (*legend.values(),))
-    figure = Figure("time-expressions", "time", title, f"{where}{told}. By size; lower is better", "", chart)
-    return by_size(study, figure, [row for line in lines for row in line.items], _BARS)
+    chart = LinePanels(tuple(panels), SECONDS, tuple(legend.values()))
+    figure = Figure("time-expressions", "time", title, f"{where}{told}. By size; lower is better", _BARS, chart)
+    return by_size(study, figure, [row for line in lines for row in line.items])
+
+
+def _name(line: Line[Measured]) -> str:
+    return line.last.result.workload
+
+
+def _library(study: Study, row: Measured) -> str:
+    return f"by {study.names.of(row)}" * bool(row.library)

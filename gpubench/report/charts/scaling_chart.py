@@ -34,7 +34,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str, name: str, ra
         return []
     jobs = grouped(scaled, lambda each: _job(study, each))
     every = [(job, each) for job, members in jobs.items() for each in sorted(members, key=_ORDER)]
-    bars, shown = tuple(_bar(*each) for each in every[:_MOST_ROWS]), [each for _, each in every[:_MOST_ROWS]]
+    bars, shown = (tuple(_bar(*each) for each in every[:_MOST_ROWS]), [each for _, each in every[:_MOST_ROWS]])
     order = [(each.parallel.method != _CONTROL, each.efficiency or ()) for each in shown]
     best = bars[order.index(max(order))]
     reached = f"Best: {best.name} reaches {best.marks[0].words}"
@@ -44,9 +44,10 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str, name: str, ra
     note = f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
     note += f"{len(every) - len(shown)} more not shown. " * (len(every) > len(shown))
     subtitle = f"{reached}. Efficiency is the speedup over one device / number of devices"
-    looks = Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")
-    figure = Figure(name, "scaling", f"{what}: efficiency", subtitle, "", NamedRows(bars, PERCENT, looks), rank)
-    return [add_caption(figure, study, [each.row for each in scaled], note)]
+    looks = (Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick"))
+    chart = NamedRows(bars, PERCENT, looks)
+    figure = Figure(name, "scaling", f"{what}: efficiency", subtitle, note, chart, rank)
+    return [add_caption(figure, study, [each.row for each in scaled])]
 
 
 def _job(study: Study, each: Scaled) -> str:

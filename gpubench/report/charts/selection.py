@@ -42,7 +42,7 @@ def curve(
         value = str(item.quality.doubt or Reason.TOO_NOISY)
         if isinstance(item, Pair):
             y, low, high = item.drawn or (math.nan,) * 3
-            value, limit = item.ratio.mark if item.drawn else value, item.ratio.state in LIMITS
+            value, limit = (item.ratio.mark if item.drawn else value, item.ratio.state in LIMITS)
         else:
             y, low, high = (point.y, point.low, point.high) if item in shown else (math.nan,) * 3
             value, limit = (
@@ -51,7 +51,7 @@ def curve(
             )
         dots.append(Dot(point.x, y, low, high, value, point.flagged, limit))
     last = f"{label}, then {value}".removeprefix(", ") if math.isnan(y) else f"{value} {label}".strip()
-    drawn = tuple(dot if math.isnan(dot.y) else replace(dot, title=f"{name}{dot.title}") for dot in dots)
+    drawn = tuple(dot if math.isnan(dot.y) else dot._replace(title=f"{name}{dot.title}") for dot in dots)
     mark = _mark(crossing) if crossing else None
     return Curve(drawn, role or role_of(study.names, line.last), last, dashed, mark)
 
@@ -78,7 +78,7 @@ def panel_title(line: Line[Any], name: bool, dtype: bool) -> str:
     return ", ".join(filter(None, (told, shorten(words.setting(case, ("dtype", line.size_name)), _LONGEST_SETTING))))
 
 
-def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note: str) -> list[Figure]:
+def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair]) -> list[Figure]:
     """The figure of lines with its small print, without curves and panels that have no points; none of fewer values
     than make a picture. Where a line ends before another, its last value has its size."""
     assert isinstance(figure.chart, LinePanels)
@@ -98,10 +98,9 @@ def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note
     starred = any(curve.dots[-1].flagged and not curve.cut for curve in every)
     flagged = " or ".join(["hollow"] * hollow + [f"with {Sign.NOISY}"] * starred).capitalize()
     left_out = Counter(dot.title for curve in every for dot in curve.dots if math.isnan(dot.y))
-    note += "".join(f"{counted(count, 'result')} not drawn: {why}. " for why, count in left_out.items())
-    return [
-        add_caption(replace(figure, chart=replace(figure.chart, panels=tuple(panels))), study, items, note, flagged)
-    ]
+    note = "".join(f"{counted(count, 'result')} not drawn: {why}. " for why, count in left_out.items())
+    chart = replace(figure.chart, panels=tuple(panels))
+    return [add_caption(replace(figure, chart=chart, caption=figure.caption + note), study, items, flagged)]
 
 
 def not_drawn(rows: Iterable[Measured], drawn: Iterable[Measured], why: str) -> str:
@@ -112,7 +111,7 @@ def not_drawn(rows: Iterable[Measured], drawn: Iterable[Measured], why: str) -> 
 
 
 def add_caption(
-    figure: Figure, study: Study, items: Sequence[Measured | Pair], note: str, flagged: str = str(Sign.NOISY)
+    figure: Figure, study: Study, items: Sequence[Measured | Pair], flagged: str = str(Sign.NOISY)
 ) -> Figure:
     """Return the figure with its small print and its warnings: the terms on which the numbers of these items hold.
     ``flagged`` is the sign of noisy results, if any is drawn."""
@@ -123,7 +122,7 @@ def add_caption(
     if noisy > _SHARE_FLAGGED * len(items):
         many = f"{noisy} of {counted(len(items), 'result')}"
         warnings.append(f"{many} {'is' if noisy == 1 else 'are'} noisy and may be off")
-    note += f"{flagged}: noisy measurement. " * bool(flagged and noisy)
+    note = figure.caption + f"{flagged}: noisy measurement. " * bool(flagged and noisy)
     if ways := words.ways(pairs):
         sign = "At some sizes" if isinstance(figure.chart, LinePanels) else f"{Sign.OTHER_WAY}:"
         side = "of" if all(pair.base.on_accelerator for pair in pairs) else "over"

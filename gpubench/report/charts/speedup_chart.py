@@ -5,19 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 from ...runfile.quantities import listed
 from .. import words
-from ..study import Crossing, Pair, Study, grouped, in_order, plainness
+from ..answer import answer_rows, choose_rows
+from ..study import Crossing, Pair, Study, grouped, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys, panel_title, plainest_line
 
 _LIMIT = "▲ at least, ▼ at most this; the speedup lies within its bar. "
-_DIAMOND = "Diamond: faster from this size on{}. "
-_BETWEEN = "Bar at 1×: faster from a size within it on{}. "
-_SMALL = " (small: with copies)"
+_START = "Diamond or bar at 1×: faster from that size on. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 Lines = list[Crossing]
 """The lines of a panel: of each device with data that stays, and with copies."""
@@ -49,13 +47,10 @@ def _plainest(lines: Lines) -> Lines:
 
 
 def _of_several(study: Study, benchmarks: Sequence[Lines]) -> list[Figure]:
-    """A panel for each benchmark in its plainest form: the user's own, then the first of each kind of work, and the
-    next of each, until the picture is full."""
+    """A panel for each benchmark of the answer's first rows, in its plainest form, until the picture is full."""
     plain = {lines[0].pair: lines for lines in map(_plainest, benchmarks)}
-    kinds = in_order(plain)
-    own = kinds.pop(0) if kinds and kinds[0][0].other.own else []
-    turns = [pair for turn in zip_longest(*kinds) for pair in turn if pair]
-    panels = [plain[pair] for members in in_order([*own, *turns][:MOST_PANELS]) for pair in members]
+    rows = choose_rows(answer_rows(study, list(plain)), MOST_PANELS)
+    panels = [plain[row.items[0]] for row in rows]
     if len(panels) < 2:
         return []
     several_dtypes = len({lines[0].line.last.dtype for lines in panels}) > 1
@@ -101,6 +96,10 @@ def _device(each: Crossing) -> object:
     return each.line.last.source
 
 
+def _label(each: Crossing) -> str:
+    return "data stays" * each.line.last.on_accelerator if each.resident else "with copies"
+
+
 def _figure(
     study: Study, name: str, title: str, titles: Sequence[str], panels: Sequence[Lines], subtitle: str, rest: str
 ) -> list[Figure]:
@@ -111,33 +110,23 @@ def _figure(
     used = [pair for lines in kept for each in lines if each.resident for pair in each.line.items]
     several = len(kept) > 1 or len({_device(each) for lines in kept for each in lines}) > 1
 
-    def label(each: Crossing) -> str:
-        stays = "data stays" * each.line.last.on_accelerator
-        return "" if several else stays if each.resident else "with copies"
-
-    drawn = tuple(
-        Panel(
-            title * (len(kept) > 1),
-            lines[0].line.size_name,
-            tuple(curve(study, each.line, "", label(each), each) for each in lines),
-        )
-        for title, lines in zip(titles, kept, strict=False)
-    )
-    curves = [curve for panel in drawn for curve in panel.curves]
-    copies = any(curve.dashed for curve in curves)
+    drawn = []
+    for title_of_panel, lines in zip(titles, kept, strict=False):
+        labels = ["" if several else _label(each) for each in lines]
+        curves = (curve(study, each.line, "", label, each) for each, label in zip(lines, labels, strict=True))
+        drawn.append(Panel(title_of_panel * (len(kept) > 1), lines[0].line.size_name, tuple(curves)))
+    every = [curve for panel in drawn for curve in panel.curves]
+    copies = any(curve.dashed for curve in every)
     legend = (*keys(study, (pair.other for pair in used)), *([Key("with copies", "muted", "dashed")] * copies))
     base = study.names.baseline(used)
-    chart = LinePanels(drawn, "", legend * (len(legend) > 1 and several), study.names.short(base))
-    marks = [curve.mark for curve in curves if curve.mark]
-    small = _SMALL * any(curve.mark and curve.dashed for curve in curves)
+    chart = LinePanels(tuple(drawn), "", legend * (len(legend) > 1 and several), study.names.short(base))
     note = f"Bar at a point: {words.uncertainty(pair.uncertainty for pair in used)}. "
-    note += _LIMIT * any(dot.limit for curve in curves for dot in curve.dots)
-    note += _DIAMOND.format(small) * any(mark.low == mark.high for mark in marks)
-    note += _BETWEEN.format(small) * any(mark.low < mark.high for mark in marks)
+    note += _LIMIT * any(dot.limit for curve in every for dot in curve.dots)
+    note += _START * any(curve.mark for curve in every)
     note += _COPIES * copies + rest + _missing(study, used)
     devices = list(dict.fromkeys(study.names.subject(pair) for pair in used))
     title = f"{title} {f'of {devices[0]} ' * (len(devices) == 1)}over {base}"
-    return by_size(study, Figure(name, "speedup", title, subtitle, "", chart), used, note)
+    return by_size(study, Figure(name, "speedup", title, subtitle, note, chart), used)
 
 
 def _missing(study: Study, used: Sequence[Pair]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..words import Names
 
 LIGHT, DARK = THEMES = ("light", "dark")
-_DEVICES = tuple(f"accelerator{i}" for i in range(22)), tuple(f"cpu{i}" for i in range(18))
+_DEVICES = (tuple(f"accelerator{i}" for i in range(22)), tuple(f"cpu{i}" for i in range(18)))
 ACCELERATORS, CPUS = _DEVICES[0][:4], _DEVICES[1][:2]
 """The roles of devices with colours of their own; further devices have these colours in turn, with other shapes."""
 DTYPE_ROLES = ("float32", "bfloat16", "float64", "tf32", "float16")

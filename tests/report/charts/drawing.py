@@ -82,9 +82,7 @@ def _of_signs(figure: Figure) -> Iterator[str]:
         solid = [(curve, point) for curve in curves if not curve.dashed for point in curve.points]
         signs["Hollow"] = any(point.flagged and not point.limit for _, point in solid)
         signs["ith *: noisy"] = any("*" in curve.label for curve in curves)
-        marks = [curve.mark for curve in curves if curve.mark]
-        signs["Diamond: "] = any(mark.low == mark.high for mark in marks)
-        signs["Bar at 1×: "] = any(mark.low < mark.high for mark in marks)
+        signs["Diamond or bar at 1×: "] = any(curve.mark for curve in curves)
         signs["▲ at least, ▼ at most this"] = any(dot.limit for curve in curves for dot in curve.dots)
         signs["With copies: "] = any(curve.dashed for curve in curves)
         signs[" not drawn: "] = any(curve.points != curve.dots for curve in curves)

@@ -173,15 +173,10 @@ def test_ticks(low, high, unit, expected):
     axes.set(xscale="log", xlim=(low, high))
     log_axis(axes.xaxis, low, high, unit, 4 if high == 1e5 else 6)
     assert ", ".join(labels(axes.xaxis)) == expected
-
-
-def test_extreme_ticks():
-    axes = Canvas().add_subplot()
-    axes.set(xscale="log", xlim=(1e-15, 1e30))
     log_axis(axes.xaxis, 1e-15, 1e30, "s", 6)
-    assert len(labels(axes.xaxis)) <= 7
-    told = [tick_text(value, "") for value in (5e-7, 1e-4, 1000, 1e7)]
-    assert told == ["2·10⁶× slower", "10,000× slower", "1,000×", "10⁷×"]
+    assert len(axes.xaxis.get_majorticklocs()) <= 7
+    shown = [tick_text(value, "") for value in (5e-7, 1e-4, 1000, 1e7)]
+    assert shown == ["2·10⁶× slower", "10,000× slower", "1,000×", "10⁷×"]
 
 
 def test_the_largest_size_always_has_its_tick():
@@ -230,8 +225,7 @@ def test_a_picture_that_cannot_be_drawn_costs_itself_alone(monkeypatch):
     lines = [figure for figure in figures if isinstance(figure.chart, LinePanels)]
     monkeypatch.setattr(LinePanels, "draw", lambda *_: 1 / 0)
     made, failed = charting.drawn(figures)
-    assert len(failed) == len(lines) > 0
-    assert all(figure.name in warning for figure, warning in zip(lines, failed, strict=True))
+    assert [warning.split()[1] for warning in failed] == [figure.name for figure in lines] != []
     assert [each.figure for each in made] == [figure for figure in figures if figure not in lines]
 
 

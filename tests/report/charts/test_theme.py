@@ -82,19 +82,13 @@ def cos(degrees: float) -> float:
     return math.cos(math.radians(degrees))
 
 
-@pytest.mark.parametrize(
-    ("one", "two", "expected"),
-    [
-        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
-        ((50, 2.5, 0), (73, 25, -18), 27.1492),
+def test_the_formula_gives_its_authors_figures() -> None:
+    for one, two, expected in (
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425), ((50, 2.5, 0), (73, 25, -18), 27.1492),
         ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
         ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082),
-    ],
-)
-def test_the_formula_gives_its_authors_figures(
-    one: tuple[float, float, float], two: tuple[float, float, float], expected: float
-) -> None:
-    assert difference(one, two) == pytest.approx(expected, abs=1e-4)
+    ):  # fmt: skip
+        assert difference(one, two) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
