@@ -212,6 +212,9 @@ class Answer:
         if devices:
             sentences = [_sentence(*device) for device in devices[:_MOST_DEVICES]]
             more = _more_devices([speedups.devices[source] for speedups, source in devices[_MOST_DEVICES:]])
+            compared = {row.run_name for pair in self.study.answered for row in (pair.base, pair.other)}
+            alone = [name for name in self.study.named_runs if name not in compared]
+            more += [f"Not compared, because nothing is alike: {listed(alone)}."] * bool(alone)
             return " ".join([*self._unfair_cpus, *sentences, *more])
         return _cpu_sentence(self.study, self.times, self._alone)
 

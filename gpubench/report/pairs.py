@@ -309,8 +309,8 @@ def _find_partners(
     The rows of a baseline device or library are of the same run; a run without it takes them from the first run
     that has it. Without such a baseline the reference is the ``first`` run, or the run that was asked for: its
     accelerators are compared with its CPU, and the rows of other runs with its rows on the same device, the same kind
-    of device, another accelerator, or the CPU. If the reference lacks the benchmark of an accelerator, the baseline
-    is the CPU of its own run.
+    of device, another accelerator, or the CPU. If the reference lacks a comparable benchmark of an accelerator, the
+    baseline is the CPU of its own run.
     """
     runs = grouped(rows, lambda row: row.run_name)
     reference = runs.get(first, [])
@@ -318,22 +318,18 @@ def _find_partners(
     anywhere = [row for row in rows if by_rows and by_rows.holds(row)]
     for row in rows:
         own = runs[row.run_name]
+        cpus = [base for base in own if row.on_accelerator and not base.on_accelerator]
         if by_rows:
             if not by_rows.holds(row):
                 elsewhere = [base for base in anywhere if base.run_name == anywhere[0].run_name]
                 yield row, [[base for base in own if by_rows.holds(base)], elsewhere]
         elif reference and row.run_name != first:
-            yield (
-                row,
-                [
-                    [base for base in reference if base.result.device == row.result.device],
-                    [base for base in reference if base.facts.kind == row.facts.kind],
-                    [base for base in reference if base.on_accelerator and row.on_accelerator],
-                    [base for base in reference if not base.on_accelerator],
-                ],
-            )
+            same = [base for base in reference if base.result.device == row.result.device]
+            kin = [base for base in reference if base.facts.kind == row.facts.kind]
+            accelerators = [base for base in reference if base.on_accelerator and row.on_accelerator]
+            yield row, [same, kin, accelerators, [base for base in reference if not base.on_accelerator], cpus]
         elif row.on_accelerator:
-            yield row, [[base for base in own if not base.on_accelerator]]
+            yield row, [cpus]
 
 
 def _find_closest(

@@ -231,8 +231,9 @@ def machine_table(study: Study) -> Table:
         for fact in dict.fromkeys(fact for of_run in columns.values() for fact in of_run)
     }
     rows = [(fact, *map(shorten, values[fact])) for fact in sorted(values, key=lambda fact: len({*values[fact]}) == 1)]
-    heads = ("what", *map(shorten, columns))[: _MOST_COLUMNS + 1]
-    return listing("Machines", heads, rows, "What differs comes first." * study.several_runs)
+    heads, more = ["what", *map(shorten, columns)][: _MOST_COLUMNS + 1], [*columns][_MOST_COLUMNS:]
+    note = "What differs comes first." * study.several_runs + f" Without a column: {listed(more)}." * bool(more)
+    return listing("Machines", heads, rows, note)
 
 
 def jobs_table(study: Study) -> Table:

@@ -159,7 +159,8 @@ def _name_of(rows: Sequence[Row]) -> tuple[str, str]:
     row, device = rows[0], rows[0].run.machine.device(rows[0].source.device)
     if not device.name:
         return "unknown device", ""
-    label = " ".join(_NOISE.sub(" ", device.label).split()).strip(" -,") or device.label
+    label = " ".join(_NOISE.sub(" ", device.label).split()).strip(" -,")
+    label = label if any(map(str.isalpha, label)) else device.label
     name = shorten(label or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
     name += " (simulated)" * device.simulated
     if row.library:

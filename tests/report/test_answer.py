@@ -332,12 +332,29 @@ def test_a_machine_without_a_gpu_is_the_reference_of_the_gpus_that_are_offered()
     assert found.sentence.endswith(" And 1 more: Synthetic, 2 threads · server.")
 
 
+@pytest.mark.parametrize(
+    ("mine", "sentence"),
+    [
+        ({"numpy": 4.0}, " Not compared, because nothing is alike: mine."),
+        ({"cpu": 4.0, "dtype": "bfloat16"}, " Not compared, because nothing is alike: mine."),  # no baseline of float32
+        ({"cpu": 4.0}, "H200 against Old, 2 threads: 40×"),
+    ],
+)
+def test_a_machine_whose_benchmarks_differ_is_named_and_hides_no_speedup_of_another(mine, sentence):
+    old = run("mine", cuda=0, cpu={"label": "Old CPU"}).bench("models.mlp", **mine)
+    found = answered(old, two_gpus()[1])
+    assert sentence in found.sentence
+    assert "H200 against " in found.sentence
+
+
 def test_a_device_that_a_sentence_has_no_room_for_is_named():
     gpus = ["RTX 4060", "L4", "A100", "H100", "H200", "B200"]
     runs = [run(name, cuda=1, gpu={"label": name}).bench("a.b", gpu=1.0 / at) for at, name in enumerate(gpus, 1)]
     sentence = answered(*runs).sentence
     assert all(name in sentence for name in gpus)
     assert "And 2 more: H200, B200." in sentence
+    machines = machine_table(study_of(*runs, run("seventh").bench("a.b", cpu=1.0)))
+    assert (len(machines.columns), "Without a column: seventh." in machines.note) == (7, True)
 
 
 def test_a_third_run_changes_nothing_between_the_other_two():
@@ -367,7 +384,7 @@ def test_devices_that_share_no_benchmark_are_compared_with_the_cpu():
     for i, device in enumerate(one.data["machine_info"]["gpubench"]["devices"][1:]):
         device["label"] = f"GPU {i}"
     found = answered(one)
-    assert ratios(found) == {"0": {"a.0, n=64": "45×"}, "1": {"a.1, n=64": "45×"}}
+    assert ratios(found) == {"GPU 0": {"a.0, n=64": "45×"}, "GPU 1": {"a.1, n=64": "45×"}}
     assert len(found.sentence.split("45×")) == 3
 
 
