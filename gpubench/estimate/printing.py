@@ -221,7 +221,7 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     chosen = choose_rows([line.answer for line in lines if line.answer])
     shown = [line for line in lines if line.answer is None or line.answer in chosen]
     more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
-    more += "-k NAME shows all sizes, TF32, autocast; --format csv everything."
+    more += "-k NAME shows all sizes, TF32, autocast; --format csv all."
     grid, small = table_of(shown, every), list[str]()
     for part in (grid.note if every else f"{grid.note} {more[:1].upper()}{more[1:]}", *foot(shown, estimates)):
         wrapped = textwrap.wrap(part, width)
