@@ -113,7 +113,18 @@ def test_every_public_name_leads_to_its_home():
 
 WORDS = {"what": 1.0, "those|whose|of which|that of": 1.0}
 """Words that stand for a noun, and how many of 1,000 words of a room's docstrings they may be."""
-NOUNS_SAID = ("compare", "devices", "parallel", "plugin", "runfile", "statistics", "supervise")
+NOUNS_SAID = (
+    "commands",
+    "compare",
+    "devices",
+    "estimate",
+    "parallel",
+    "plugin",
+    "profiling",
+    "runfile",
+    "statistics",
+    "supervise",
+)
 
 
 def docstrings(path: Path) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     add = parser.add_argument
     add_runs(parser)
     kinds = "headline, speedup, rate, time, scaling or estimate (default: of one benchmark its speedup or time by"
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0. Raises UsageError or RunFileError for what can't be read, drawn or written."""
+    """Returns 0. Raises UsageError or RunFileError for files that can't be read, drawn or written."""
     from ..runfile.writer import picture_format, replace, require_new
 
     require_new(args.output)

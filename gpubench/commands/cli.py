@@ -46,15 +46,13 @@ EXAMPLES = {
     "gpubench estimate out/run.json": "without a GPU",
 }
 _HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
-_UNUSABLE = 2
-INTERRUPTED = 128 + 2
-BROKEN_PIPE = 128 + 13
-"""The exit codes that a shell reports for programs ended by SIGINT and by SIGPIPE."""
+_UNUSABLE, INTERRUPTED, BROKEN_PIPE = 2, 128 + 2, 128 + 13
+"""Exit codes: unusable input, and the codes that a shell reports for programs ended by SIGINT and by SIGPIPE."""
 _TAKE_PYTEST_OPTIONS = ("run", "compare")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line and suggests what was meant; ``--help`` has the rest."""
+    """A parser that reports an error in one line with a suggestion; ``--help`` has the rest."""
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; argparse's own method goes on when the output can't be written."""
@@ -67,24 +65,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with 2 and one line, with the nearest option where one was mistyped."""
+        from ..errors import clean  # paths and names of others must not act on a terminal
+
         if message.startswith("unrecognized arguments: "):
             word = message.split()[2]
             message += _suggestion(word.split("=")[0], self._option_string_actions) or self._of_one_word(word)
         elif message.startswith("the following arguments are required: EXPRESSION") and self._words:
             message += ": write it first, in quotes: gpubench time 'a @ b' …"
-        from ..errors import clean  # paths and names of others must not act on a terminal
-
         self.exit(_UNUSABLE, clean(f"{self.prog}: {message}") + "\n")
 
     def _of_one_word(self, word: str) -> str:
-        """The remedy for a second word behind an option that takes one."""
+        """Return the remedy for a second word behind an option that takes one."""
         before = self._words[: self._words.index(word)] if word in self._words else []
-        option, *values = before[
-            max((i for i, each in enumerate(before) if each[:1] == "-"), default=len(before)) :
-        ] or [""]
-        option, equals, value = option.partition("=")
-        action = self._option_string_actions.get(option)
-        values = [*([value] if equals else []), *values, word]
+        place = max((i for i, each in enumerate(before) if each[:1] == "-"), default=len(before))
+        option, equals, value = (before[place:] or [""])[0].partition("=")
+        values, action = [*[value] * bool(equals), *before[place + 1 :], word], self._option_string_actions.get(option)
         if action is None or action.nargs is not None or len(values) != 2:
             return ""
         if "=" in values[0]:
@@ -94,7 +89,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(command: str) -> Parser:
-    """The command line of one command."""
+    """Return the command line of one command."""
     sub = Parser(prog=f"gpubench {command}", description=f"{_HELP[command][0].upper()}{_HELP[command][1:]}.")
     module = importlib.import_module(f".{command}", __package__)
     module.add_arguments(sub)
@@ -103,7 +98,7 @@ def parser(command: str) -> Parser:
 
 
 def help_text() -> str:
-    """What ``gpubench --help`` prints."""
+    """Return the text of ``gpubench --help``."""
     question = "Benchmark PyTorch on your CPU and GPU: how much faster is the GPU, and from what size?"
     lines = ["usage: gpubench COMMAND [options]", "", question]
     for heading, commands in COMMANDS.items():
@@ -127,37 +122,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     for output in (sys.stdout, sys.stderr):
         try:
             output.flush()
-        except OSError:  # what is left would fail again at exit, and change the code
+        except OSError:  # the rest would fail again at exit, and change the code
             with suppress(OSError):
                 output.close()
     return code
 
 
 def _guarded(words: list[str]) -> int:
+    code, complaint = _UNUSABLE, ""
     try:
         code = _run(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        _complain("gpubench: interrupted")
-        return INTERRUPTED
+        code, complaint = INTERRUPTED, "gpubench: interrupted"
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):  # rich makes it an exit
             raise
-        return BROKEN_PIPE
+        code = BROKEN_PIPE
     except OSError as error:
         place = repr(error.filename)[:200] if error.filename else "output"
-        _complain(f"gpubench: {place}: {error.strerror or error}")
-        return _UNUSABLE
+        code, complaint = _UNUSABLE, f"gpubench: {place}: {error.strerror or error}"
     except Exception:
-        _complain(traceback.format_exc())
-        return _UNUSABLE
+        code, complaint = _UNUSABLE, traceback.format_exc()
+    if complaint:
+        with suppress(OSError, ValueError):  # it may be full or closed, and the exit code says the most
+            print(complaint, file=sys.stderr, flush=True)
     return code
-
-
-def _complain(text: str) -> None:
-    """Print on standard error, unless that is full or closed: the exit code says what matters."""
-    with suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
 
 
 def _run(words: list[str]) -> int:
@@ -176,11 +166,10 @@ def _run(words: list[str]) -> int:
     if args.pytest and command not in _TAKE_PYTEST_OPTIONS:
         sub.error("-- and what follows it is for gpubench run and compare --interleave")
     try:
-        code: int = args.main(args)
+        return int(args.main(args))
     except GpubenchError as error:
         print(f"gpubench {command}: {error}", file=sys.stderr)
         return _UNUSABLE
-    return code
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:

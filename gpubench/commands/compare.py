@@ -13,7 +13,7 @@ from .report import add_expression, chosen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     add = parser.add_argument
     side = "a results file, or a folder of them; with --interleave, a Python or the folder of a checkout"
     add("base", metavar="BASE", help=f"before the change: {side}")

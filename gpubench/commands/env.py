@@ -25,7 +25,7 @@ _OF_DEVICE = {"capability": "compute {}", "multiprocessors": "{} SMs", "driver":
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     parser.add_argument("-v", "--verbose", action="store_true", help="also huge pages, allocator, NUMA and governor")
 
 

@@ -22,7 +22,7 @@ GPUS = ("L4", "A100", "H100", "RTX 4090")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     add = parser.add_argument
     add("run", nargs="?", default="out", metavar="RUN", help="results file of a CPU, or its folder (default: out)")
     named = f"another GPU, such as 'H100 PCIe'; repeatable (default: {', '.join(GPUS)})"

@@ -62,7 +62,7 @@ def time(  # noqa: PLR0913 - what users write
 ) -> Results:
     """Time a function call or an expression on the CPU and each GPU, and check its result, as the fixture does.
 
-    - ``target``: ``"a @ b"``, which sees the caller's variables and what ``setup`` makes, or a function, which is
+    - ``target``: ``"a @ b"``, which sees the caller's variables and the names of ``setup``, or a function, which is
       called with ``args`` and ``kwargs``. Tensors and networks among them are copied to each device. Several
       expressions, in a list, are compared with each other.
     - ``setup``: Python that makes the inputs of an expression (``"a = randn(n, n)"``), or a function that gets the
@@ -121,7 +121,8 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | None:
-    """What the magics do; ``names`` are the notebook's variables. None where the options were refused, in a line."""
+    """Time the expression of a magic with the ``names`` of a notebook. Return None if the options were refused, in a
+    line."""
     from .cli import parser
 
     plain = not line.startswith(("'", '"', "-")) or _computes_with_text(line)

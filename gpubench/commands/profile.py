@@ -33,7 +33,7 @@ _REFUSED = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     add = parser.add_argument
     add("--steps", type=_count(4, 100_000), metavar="N", help="steps to time (default: 24 or more, 2 s or more)")
     add("--runs", type=_count(1, 20), default=1, metavar="N", help="runs of the script (default: 1)")

@@ -25,7 +25,7 @@ ALLOWED = ("dtype", "precision", "cache", "threads", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     add = parser.add_argument
     add_runs(parser)
     files = "folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/"
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`read_study` reads."""
+    """Add the files and the expression of :func:`read_study`."""
     files = "results file, or a folder (default: out)"
     parser.add_argument("runs", nargs="*", default=["out"], metavar="RUN", help=files)
     add_expression(parser)
@@ -85,14 +85,14 @@ class Report(NamedTuple):
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
+    """Returns 0. Raises UsageError or RunFileError for files that can't be read or written."""
     terms = {"baseline": args.baseline, "allow": args.allow, "expression": args.expression}
     print_ending(write_report(args.runs, Path(args.output), args.charts, **terms))
     return 0
 
 
 def print_ending(report: Report, elapsed_s: float | None = None) -> None:
-    """Print the answer on one screen, and on stderr what could not be drawn."""
+    """Print the answer on one screen, and on stderr the charts that could not be drawn."""
     from ..report.screen import WIDTH, answer_screen
 
     for line in report.failed:

@@ -37,7 +37,7 @@ _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--proc
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
     what, care, output, advanced = groups.values()
     paths = "your own benchmark files (default: those of the project here; without any, the suite that comes with"

@@ -10,7 +10,7 @@ from .report import add_runs, read_study
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     add_runs(parser)
     formats = (
         "table (default), markdown: a table for a page, with -k every size, or csv: what report writes as results.csv"
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0. Raises UsageError or RunFileError for what can't be read or where nothing matches."""
+    """Returns 0. Raises UsageError or RunFileError for files that can't be read, or where nothing matches."""
     from ..report.columns import results_columns
     from ..report.render import csv_text
     from ..report.screen import everything, page_table

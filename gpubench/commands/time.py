@@ -42,7 +42,7 @@ _NOT_HERE = ("implementation", "require-device")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`main` reads."""
+    """Declare the command line."""
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
     what, care, output, advanced = groups.values()
     text = "Python, for example 'a @ b'; several are compared with each other"
@@ -133,7 +133,7 @@ def _results(events: Sequence[Event], folder: Path) -> tuple[dict[str, Any], Res
 
 
 def _require_writable(args: argparse.Namespace) -> None:
-    """Raise UsageError before minutes of measuring, for what could not be done or written after them."""
+    """Raise UsageError before minutes of measuring, for files that could not be written after them."""
     if args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
     if args.gpus and args.device and not {*options.OPTIONAL_DEVICES}.intersection(args.device):

@@ -82,8 +82,8 @@ class Demo(VirtualDevice):
         self.machine.launch(self.busy_s(load), host_s=DISPATCH_S * load.operations)
 
     def busy_s(self, load: Load) -> float:
-        """Return the seconds that a call keeps the device busy: the sum of its operators, and at least what its total
-        work takes."""
+        """Return the seconds that a call keeps the device busy: the sum of its operators, and at least the
+        time of its total work."""
         dtype, scale = (load.dtype, 1.0) if load.dtype != EIGHT_BITS else ("float16", 0.5)
         dtype = dtype if self.gpu.flop_per_s(dtype) else "float32"
         kind = kind_by_sums(scale * load.flops, load.nbytes)

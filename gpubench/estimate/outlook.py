@@ -114,8 +114,8 @@ def jobs_of(run: Run) -> list[Job]:
 
 
 def _beside(jobs: Sequence[Job], different: set[tuple[object, ...]]) -> list[Job]:
-    """Take a faster expression without PyTorch, of NumPy or pandas, as the CPU's way of the expressions beside it whose
-    result it returned."""
+    """Take a faster expression without PyTorch, of NumPy or pandas, as the CPU's way of the expressions beside it that
+    return the same."""
 
     own = [one for one in jobs if is_expression(one.case.workload) and key_of(one.case) not in different]
     faster = {}

@@ -72,7 +72,7 @@ class Shares(Struct, frozen=True):
 
 
 class Learned(Struct, frozen=True):
-    """What the package has learned: factors by kind of operator (sorts from published rates); ``held``, the share of
+    """The package's knowledge: factors by kind of operator (sorts from published rates); ``held``, the share of
     measured times within the interval, for cards that were left out of the learning (the worst card's and the best
     card's, by the name of the work); the shares of peaks."""
 
@@ -83,7 +83,7 @@ class Learned(Struct, frozen=True):
 
 @functools.cache
 def learned_values() -> Learned:
-    """Return what the package ships."""
+    """Return the values that the package ships."""
     return msgspec.json.decode(LEARNED.read_bytes(), type=Learned)
 
 
@@ -115,7 +115,7 @@ def memory_s(nbytes: float, card: Gpu, cached: bool = False, figure: str = "memo
 
 
 def kind_by_sums(flops: float, nbytes: float) -> str:
-    """Return the kind that is assumed, on any card, for work of which only the sums are known: a product from 20 FLOP
+    """Return the kind that is assumed, on any card, for work that is known by its sums alone: a product from 20 FLOP
     per byte on, where cards begin to wait for arithmetic."""
     return "product" if flops > 20 * nbytes else "elementwise"
 

@@ -77,8 +77,8 @@ def train_keys(steps: Sequence[Sequence[Note]]) -> frozenset[Hashable]:
 
 
 def mark_of(keys: Sequence[Hashable], rarest: bool = True) -> Hashable:
-    """Return the key whose events end a step: the rarest regular one, and of equally frequent ones the last of their
-    cycle; the most frequent one unless ``rarest``."""
+    """Return the key of the events that end a step: the rarest regular one, and of equally frequent ones the last of
+    their cycle; the most frequent one unless ``rarest``."""
     counts = Counter(keys)
     (first, most), *_ = counts.most_common()
     regular = [key for key, count in counts.items() if count * REGULAR >= most]
@@ -95,7 +95,7 @@ def is_steady(steps_s: Sequence[float]) -> bool:
 def mean_interval(steps_s: Sequence[float], cycle: int = 1) -> Interval:
     """Return the mean of two or more steps with a 95 % interval, from the means of at most 8 blocks of whole cycles:
     with k workers of a loader each k-th step waits. If neighbouring steps depend on each other, the interval is at
-    least that of an AR(1) series with their correlation."""
+    least as wide as for an AR(1) series with their correlation."""
     cycles = math.ceil(LEAST_BLOCK / cycle) * cycle
     count = min(MOST_BLOCKS, len(steps_s) // cycles)
     if count < LEAST_BLOCKS:  # too few for blocks of several steps

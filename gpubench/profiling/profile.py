@@ -75,9 +75,10 @@ class OnGpu(Struct):
 
 
 class Profile(Struct):
-    """The whole answer. ``regions`` are seconds of a mean step by the notes alone, ``steps`` those of each step in the
-    same order; ``parts`` have the host's time apart if a step was ``traced``: before, PYTHON also holds operators
-    outside of modules. ``refusal`` is the reason why there is none; ``lost`` has the missing parts, and why."""
+    """The whole answer. ``regions`` are seconds of a mean step by the notes alone, ``steps`` the seconds of each
+    step in the same order; ``parts`` have the host's time apart if a step was ``traced``: before, PYTHON also holds
+    operators outside of modules. ``refusal`` is the reason why there is none; ``lost`` has the missing parts, and
+    why."""
 
     script: str
     version: int = 1
@@ -143,5 +144,5 @@ class Profile(Struct):
 
     @property
     def star(self) -> str:
-        """The sign of a step whose time or interval isn't to be relied on."""
+        """The sign of an unreliable time or interval."""
         return "*" * bool(self.busy or (self.step and self.step.rho > CORRELATED))

@@ -213,11 +213,13 @@ class Watcher:
         from torch.optim import optimizer
 
         self._hook(torch.nn.Module, "__call__", FORWARD, self._enter_module, self._leave_module, self._module_hooks)
-        self._hook(torch.autograd, "grad", BACKWARD, self._enter_backward, self._leave_backward, self._module_hooks)
-        self._hook(torch.autograd, "backward", BACKWARD, self._enter_backward, self._leave_backward)
+        backward = lambda *_: self.enter(BACKWARD), lambda *_: self.leave(BACKWARD, WENT_BACK)
+        self._hook(torch.autograd, "grad", BACKWARD, *backward, self._module_hooks)
+        self._hook(torch.autograd, "backward", BACKWARD, *backward)
         with self.losing(DATA):
             self._hooks.enter_context(replacing(loading._BaseDataLoaderIter, "__next__", self._load))
-        self._hook(loading._BaseDataLoaderIter, "__next__", DATA, self._enter_batch, self._leave_batch)
+        enter = lambda each: self.enter(DATA, self._keys.get(id(each)))  # noqa: E731
+        self._hook(loading._BaseDataLoaderIter, "__next__", DATA, enter, self._leave_batch)
         self._hook(loading._BaseDataLoaderIter, "__init__", DATA, lambda *_: True, self._note_iterator)
         self._hook(loading.DataLoader, "__init__", DATA, self._note_loader)
         self._hook(optimizer.Optimizer, "__init__", OPTIMIZER, self._note_optimizer)
@@ -247,8 +249,10 @@ class Watcher:
                     returned = True
                     return result
                 finally:
-                    with self.losing(part):
+                    try:  # a context manager takes a microsecond
                         after(returned, *args)
+                    except Exception as error:
+                        self.lose(part, error)
 
             return hooked
 
@@ -292,9 +296,6 @@ class Watcher:
     def _load(self, original: Any) -> Any:
         return lambda each: original(each) if self.counting is None else self.counting.load(original, each)
 
-    def _enter_batch(self, iterator: Any) -> bool:
-        return self.enter(DATA, self._keys.get(id(iterator)))
-
     def _leave_batch(self, returned: bool, iterator: Any) -> None:
         self.leave(DATA, BATCH if returned else None, self._keys.get(id(iterator)))
 
@@ -311,12 +312,6 @@ class Watcher:
                     self.counting.note_dtype(module)
         finally:
             self.leave(FORWARD, rank, id(module))
-
-    def _enter_backward(self, *_: Any) -> bool:
-        return self.enter(BACKWARD)
-
-    def _leave_backward(self, *_: Any) -> None:
-        self.leave(BACKWARD, WENT_BACK)
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self.enter(OPTIMIZER, id(optimizer)) and self.counting is not None:
