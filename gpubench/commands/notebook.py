@@ -169,7 +169,7 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     found = dtypes_of((timing.calls, timing.values, timing.args, timing.kwargs)).intersection(options.DTYPES)
     if not timing.dtypes and len(found) == 1:  # the dtype of the caller's tensors
         asked.dtype = list(found)
-    session = Session(Settings(**options.values(asked), brief=True), Mode.ALONE)
+    session = Session(Settings(**options.values(asked), brief=True), Mode.IN_PYTEST)
     before, said = State(), io.StringIO()
     with scratch(FOLDER) as folder:
         try:

@@ -77,7 +77,7 @@ def warm_up(
         calls = 1 if before is not None else min(2 * calls, 1000)
 
 
-def until_clocks_stand(
+def settle_clocks(
     warm: Callable[[], tuple[float, float]],
     clock: Callable[[], float],
     accelerators: Sequence[Device],

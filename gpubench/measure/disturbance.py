@@ -136,9 +136,9 @@ def throttling_flags(before: Counters, after: Counters) -> Iterator[Flag]:
             yield Flag(flag, ", ".join(seen))
 
 
-def noise_flags(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
+def noise_flags(times: Sequence[float], *, without_torch: bool = False) -> Iterator[Flag]:
     """Yield ``noisy`` from the seconds per call of each round, in order of time: they spread, the first are slow or
-    they drift, for which a ``light`` process doesn't look, as that needs SciPy."""
+    they drift, for which a process ``without_torch`` doesn't look, as that needs SciPy."""
     count = len(times)
     if count < FEW:
         return
@@ -152,7 +152,7 @@ def noise_flags(times: Sequence[float], *, light: bool = False) -> Iterator[Flag
     if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
         which = f"the first {first} rounds" if first > 1 else "the first round"
         seen.append(f"{which} took {begin / rest:.2f}× as long as the rest")
-    elif third >= 5 and not light:
+    elif third >= 5 and not without_torch:
         from ..statistics.inference import trend  # scipy is slow to import, and every pytest loads this module
 
         early, late = median(times[:third]), median(times[-third:])

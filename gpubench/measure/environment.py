@@ -78,11 +78,11 @@ def imported_torch() -> tuple[Any, str | None]:
         return None, f"torch can't be imported: {' '.join(str(error).split())}"
 
 
-def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), light: bool = False) -> dict[str, Any]:
+def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), full: bool = True) -> dict[str, Any]:
     """Return the facts that don't change between two runs on an unchanged machine. ``simulated`` devices are part of
-    the facts only if they were asked for. ``light`` describes the CPU alone, without torch. Asking a GPU for its model
+    the facts only if they were asked for. Unless ``full``, the CPU alone, without torch. Asking a GPU for its model
     initialises it, so call this at the end of a session, never at its start."""
-    torch = None if light else imported_torch()[0]
+    torch = imported_torch()[0] if full else None
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
     facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": "", "memory_bytes": None} for d in present]

@@ -21,7 +21,7 @@ from ..runfile.options import DTYPES
 from ..runfile.schema import Check
 from . import budget, calls, disturbance, environment
 from .blocks import Uncopyable
-from .clock import until_clocks_stand, warm_up
+from .clock import settle_clocks, warm_up
 from .copies import CallCopy, copy_call, restored_random_streams
 from .data import dtypes_of, is_lazy, poison, tensors, uncompiled
 from .plan import Plan, Prepared
@@ -256,7 +256,7 @@ class Preparation:
             seconds = plan.preset.warmup
             warm = partial(warm_up, call_again, plan.clock, seconds=seconds, first_s=first_s, before=between)
             rising = [plan.home] if plan.home.accelerator and plan.preset.warmup else []
-            call_s, round_s = until_clocks_stand(warm, plan.clock, rising)
+            call_s, round_s = settle_clocks(warm, plan.clock, rising)
         # Not the peak of the rounds: some keep a call's result during the next one.
         self._peak_bytes = max(filter(None, (self._peak_bytes, plan.home.peak_memory())), default=None)
         setup_s = 0.0 if plan.request.setup is None else round_s - call_s
@@ -279,7 +279,7 @@ def plan_rounds(prepared: Prepared) -> Share:
     if plan.spreads:
         share.halfway = plan.session.measure_ceilings
         share.seconds = budget.SPREAD_S if share.rounds >= ROUNDS_EACH * PLACEMENTS else None
-    if plan.session.settings.judges and plan.session.settings.processes == 1:
+    if plan.session.settings.flags_rounds and plan.session.settings.processes == 1:
         _place(prepared, share)
     # The device's clocks have risen by now; from here on they must not fall.
     share.clocks = disturbance.read_counters(plan.clock.devices).clocks

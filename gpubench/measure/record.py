@@ -170,10 +170,10 @@ def record(
             raise UsageError("its median is none of its times: a test has replaced what computes it")
         if latency_s is None and calls == 1:
             latency_s = times.median
-        if settings.judges:
+        if settings.flags_rounds:
             blocks = rounds.placed or rounds.spread
             level = levelled(times.data, blocks, int if rounds.spread else place_of) if blocks else times.data
-            raised += disturbance.noise_flags(level, light=session.light)
+            raised += disturbance.noise_flags(level, without_torch=session.without_torch)
             raised += disturbance.too_short_flags(times.median * calls, times.median, wait_s)
         if launches or work.flops or work.bytes:
             share = fields.get("convolution_share") or 0.0
@@ -198,7 +198,7 @@ def implausible_flags(
     where the thread canary was slow, because its ceilings are then too low themselves."""
     chosen = find_device(case.device).device
     used = [each.accelerator for name in case.devices if (each := find_device(name).device)]
-    if not (session.settings.judges and session.times) or sum(used) > 1:
+    if not (session.settings.flags_rounds and session.times) or sum(used) > 1:
         return []  # ceilings are those of one device
     if not any(used) and any(disturbance.slow_threads(session.check_machine().canary)):
         return []

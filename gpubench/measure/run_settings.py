@@ -12,11 +12,11 @@ from ..errors import UsageError
 class Mode(Enum):
     """A session of pytest lists benchmarks (``PLAN``), or skips them, as pytest-benchmark is missing (``OFF``). It
     measures them for ``gpubench run`` or ``time``, plain ones too (``RUN``): it may choose its threads, and another
-    process measures what it can't. Or it measures those with the fixture among a project's tests (``ALONE``)."""
+    process measures what it can't. Or it measures those with the fixture among a project's tests (``IN_PYTEST``)."""
 
     PLAN = auto()
     RUN = auto()
-    ALONE = auto()
+    IN_PYTEST = auto()
     OFF = auto()
 
 
@@ -59,6 +59,6 @@ class Settings:
         return self.process == 0
 
     @property
-    def judges(self) -> bool:
+    def flags_rounds(self) -> bool:
         """Whether rounds are judged: those of ``smoke`` are too few and too short."""
         return self.preset != "smoke"

@@ -46,9 +46,9 @@ class Session:
     anything is timed, since without rounds the machine isn't checked. ``absent`` are libraries that tests name but that
     aren't installed, with how to install them; ``notices`` are shown before anything is measured.
 
-    ``plain``: no measured test uses the fixture, so that threads stay as the suite has set them. ``plain_process``
-    times a benchmark's calls in a process that returns freed memory; ``in_plain_process`` and ``plain_s``, the seconds
-    of a call, are that process's own.
+    ``only_plain_tests``: no measured test uses the fixture, so threads stay as the suite has set them. A
+    ``plain_process`` times a benchmark's calls in a process that returns freed memory; ``in_plain_process`` and
+    ``plain_s``, the seconds of a call, are that process's own.
 
     ``agreed_threads`` are the CPU threads that an earlier process of the run chose, ``threads`` those in use, once they
     are set. ``peaks`` are those that this process or an earlier one has measured, by device name; ``remeasured`` counts
@@ -57,7 +57,7 @@ class Session:
     """
 
     settings: Settings
-    mode: Mode = Mode.ALONE
+    mode: Mode = Mode.IN_PYTEST
     unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
     planned: list[dict[str, Any]] = field(default_factory=list)
     collected: list[Case] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Session:
     times: bool = True
     absent: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
-    plain: bool = False
+    only_plain_tests: bool = False
     plain_process: Any = None
     in_plain_process: bool = False
     plain_s: float | None = None
@@ -82,11 +82,11 @@ class Session:
     machine: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
-    def light(self) -> bool:
+    def without_torch(self) -> bool:
         """Whether nothing that is measured uses torch or another library that computes on accelerators. Then torch
         isn't imported, which takes seconds and makes garbage collection up to three times as slow, and the machine is
         described without its accelerators."""
-        return self.plain and not _USING_ACCELERATORS.intersection(sys.modules)
+        return self.only_plain_tests and not _USING_ACCELERATORS.intersection(sys.modules)
 
     @property
     def preset(self) -> Preset:
@@ -112,7 +112,8 @@ class Session:
     def spreads(self) -> bool:
         """Whether the rounds of the only benchmark on a CPU are spread over a longer time: a single expression."""
         settings, on_cpu = self.settings, sum(case.device == "cpu" for case in self.collected)
-        return settings.brief and settings.processes == on_cpu == 1 and settings.max_time is None and settings.judges
+        single = settings.brief and settings.processes == on_cpu == 1
+        return single and settings.max_time is None and settings.flags_rounds
 
     def measure_ceilings(self) -> None:
         """Measure the peaks of the collected cases' devices, unless they are known or another process measures them."""
@@ -140,7 +141,7 @@ class Session:
 
     def check_machine(self) -> disturbance.SelfCheck:
         """Return the state of the machine before the first case; unknown without torch."""
-        if self.self_check is None and not self.light:
+        if self.self_check is None and not self.without_torch:
             threads = self.use_threads()  # whose choice may check the machine
             self.self_check = self.self_check or disturbance.SelfCheck.of(threads, "")
         return self.self_check or disturbance.SelfCheck()
@@ -152,7 +153,7 @@ class Session:
 
     def process_flags(self) -> list[Flag]:
         """Return the flags of this process: disturbances at its start apply to all that it measures."""
-        accelerated = not self.light and any(each.device.accelerator for each in self.choices if each.device)
+        accelerated = not self.without_torch and any(each.device.accelerator for each in self.choices if each.device)
         texts = environment.unusual() if accelerated else []
         return [*self.check_machine().flags, *([Flag("switched", "; ".join(texts))] if texts else [])]
 
@@ -201,14 +202,14 @@ class Session:
         if self.threads:
             return self.threads
         keep_memory()
-        if self.light:
+        if self.without_torch:
             self.threads = settings.threads or cores()
-        elif self.plain and settings.threads is None:
+        elif self.only_plain_tests and settings.threads is None:
             self.threads = torch.get_num_threads()
         else:
             self.threads = environment.set_threads(asked)
-            if asked is None and self.mode in (Mode.RUN, Mode.ALONE) and settings.judges and self.times:
-                option = "--gpubench-threads" if self.mode is Mode.ALONE and not settings.brief else "--threads"
+            if asked is None and self.mode in (Mode.RUN, Mode.IN_PYTEST) and settings.flags_rounds and self.times:
+                option = "--gpubench-threads" if self.mode is Mode.IN_PYTEST and not settings.brief else "--threads"
                 self.self_check = disturbance.SelfCheck.of(self.threads, option)
                 if notice := self.self_check.notice:
                     self.notices.append(notice)
@@ -218,7 +219,7 @@ class Session:
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """Use this session's threads and keep freed memory; among a project's own tests, restore both afterwards."""
-        if self.mode is not Mode.ALONE or self.light:
+        if self.mode is not Mode.IN_PYTEST or self.without_torch:
             yield
             return
         try:
@@ -237,8 +238,8 @@ class Session:
     def describe_machine(self) -> dict[str, Any]:
         """Return static facts of the machine, read once, in the precision in which float32 cases are measured."""
         threads, label = self.use_threads(), self.settings.machine  # threads are set before the facts are read
-        if not self.machine and self.light:
-            self.machine = environment.machine(label, light=True) | {"threads": threads}
+        if not self.machine and self.without_torch:
+            self.machine = environment.machine(label, full=False) | {"threads": threads}
         elif not self.machine:
             with matmul_precision("float32"):
                 simulated = [each.device for each in self.choices if each.device and each.device.simulated]
@@ -247,4 +248,4 @@ class Session:
 
     def late_machine(self) -> dict[str, Any] | None:
         """Return the machine's facts with torch if a test imported it after they had been taken without."""
-        return environment.machine(self.settings.machine) if self.light and "torch" in sys.modules else None
+        return environment.machine(self.settings.machine) if self.without_torch and "torch" in sys.modules else None

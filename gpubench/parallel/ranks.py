@@ -18,7 +18,7 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable, UsageError
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
-from ..measure.clock import DeviceClock, until_clocks_stand
+from ..measure.clock import DeviceClock, settle_clocks
 from ..measure.plan import Rounds
 from ..measure.precision import matmul_precision
 from ..measure.rounds import Bound, Share, take_turns
@@ -180,7 +180,7 @@ def measure_rank(
             return seen[-1], round_s
 
         rising = used if preset.warmup else []
-        until_clocks_stand(warm, DeviceClock(rising), rising, lambda stand: _decide_on_rank_0(rank, lambda: stand))
+        settle_clocks(warm, DeviceClock(rising), rising, lambda stand: _decide_on_rank_0(rank, lambda: stand))
         count, iterations = _decide_on_rank_0(rank, lambda: budget.plan(min(seen), preset))
         before = disturbance.read_counters(used)  # the fixture observes the machine
         durations = take(count, iterations)

@@ -139,7 +139,7 @@ class Plugin:
             if expression and len(items) < before:
                 left_out = counted(before - len(items), "benchmark")
                 notices.append(f"preset glance leaves out {left_out} that -k chooses: use --preset quick")
-        self.session.plain = not _with(items, "gpubench")  # by all, so alike in each process
+        self.session.only_plain_tests = not _with(items, "gpubench")  # by all, so alike in each process
         if self.session.mode is Mode.RUN:
             self._keep_missing(items)
 
@@ -190,7 +190,7 @@ class Plugin:
             gc.collect()
             gc.freeze()
         mode, option = self.session.mode, self.config.getoption
-        self.measures = bool(_with(session.items, "gpubench" if mode is Mode.ALONE else "benchmark"))
+        self.measures = bool(_with(session.items, "gpubench" if mode is Mode.IN_PYTEST else "benchmark"))
         if not self.measures or self.config.option.collectonly:
             return
         chosen = {*_with(session.items, "benchmark")}
@@ -235,7 +235,7 @@ class Plugin:
                 self.recorder = recorder
         if mode is Mode.RUN and not settings.launched():  # the supervisor starts ranks for the others
             session.items[:] = [item for item in session.items if RANKS not in fixture_names(item)]
-        if mode is Mode.ALONE and self.session.collected:
+        if mode is Mode.IN_PYTEST and self.session.collected:
             self._announce()
 
     def _run_plainly(self, item: pytest.Item) -> None:
@@ -386,7 +386,7 @@ class Plugin:
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
             result = yield
-            if self.recorder and self.session.mode is Mode.ALONE:
+            if self.recorder and self.session.mode is Mode.IN_PYTEST:
                 if self.unwritten:  # pytest-benchmark writes no file without a number
                     write(Path(self.config.getoption("benchmark_json")).resolve(), self._results())
                 self.recorder.ledger.path.unlink(missing_ok=True)

@@ -25,7 +25,8 @@ LONGEST_S = 10
 def begin_plain(session: Session, cases: Iterable[Case], run: Callable[[str], object]) -> PlainProcess | None:
     """Start the process, before this one's freed memory is kept; None where it would tell nothing. ``run`` measures the
     benchmark of a name; ``cases`` are all timed ones."""
-    wanted = session.mode is Mode.RUN and session.settings.first and session.settings.judges and "torch" in sys.modules
+    settings = session.settings
+    wanted = session.mode is Mode.RUN and settings.first and settings.flags_rounds and "torch" in sys.modules
     wanted = wanted and any(case.device == "cpu" for case in cases) and hasattr(os, "fork")
     return PlainProcess(session, run) if wanted and can_keep_memory() and not keeps_memory() else None
 

@@ -86,7 +86,7 @@ def mode_of(config: pytest.Config) -> Mode:
         return Mode.PLAN
     if not equipped(config):
         return Mode.OFF
-    return Mode.RUN if config.getoption("--gpubench-ledger") else Mode.ALONE
+    return Mode.RUN if config.getoption("--gpubench-ledger") else Mode.IN_PYTEST
 
 
 def equipped(config: pytest.Config) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from gpubench.devices import CPU
-from gpubench.measure.clock import MIN_ROUND, MIN_WAITS, DeviceClock, repeat, until_clocks_stand, warm_up
+from gpubench.measure.clock import MIN_ROUND, MIN_WAITS, DeviceClock, repeat, settle_clocks, warm_up
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 
@@ -133,7 +133,7 @@ def test_a_second_warm_up_is_made_where_clocks_may_still_change(clock_share, pow
     clock, machine = virtual_clock()
     kind, made = type(clock.devices[0]), []
     kind.clock_share, kind.power_share = lambda self: clock_share, lambda self: power
-    until_clocks_stand(lambda: made.append(machine.launch(0.1)) or (0.1, 0.1), clock, clock.devices)
+    settle_clocks(lambda: made.append(machine.launch(0.1)) or (0.1, 0.1), clock, clock.devices)
     assert (len(made) == warmed) is (power != 0.95)  # heavy load lowers clocks after tenths of a second
 
 
@@ -150,6 +150,6 @@ def test_warm_up_lasts_until_the_power_limit_acts_under_heavy_load(share, call_s
         clock()
         return warm_up(lambda: machine.launch(1e-3 if machine.time_s < 0.3 else 1.12e-3), clock, seconds=0, first_s=1)
 
-    warmed, _ = until_clocks_stand(warm, clock, [device])
+    warmed, _ = settle_clocks(warm, clock, [device])
     assert warmed == pytest.approx(call_s, rel=1e-3)
     assert machine.time_s < 1.0

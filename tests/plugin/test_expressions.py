@@ -35,7 +35,7 @@ def events(tmp_path):
 
     def events(timing, device="virtual", preset="smoke", **settings):
         settings = Settings(devices=(device,), preset=preset, brief=True, **{"ceilings": False} | settings)
-        Expressions(timing, Session(settings, Mode.ALONE)).run(tmp_path / "journal")
+        Expressions(timing, Session(settings, Mode.IN_PYTEST)).run(tmp_path / "journal")
         return recorded(tmp_path / "journal")
 
     return events
