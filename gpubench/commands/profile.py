@@ -71,6 +71,9 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError("torchrun and accelerate launch start other processes: give the script itself")
     if not args.module and not os.path.isfile(args.words[0]):
         raise UsageError(f"{args.words[0]}: no such file")
+    for path in map(Path, filter(None, (args.json, args.output))):
+        if not path.parent.is_dir() or path.is_dir():
+            raise UsageError(f"{path}: {'is a folder' if path.is_dir() else 'no such folder'}")
     cards, kind = cards_of(args.gpus), args.output and picture_format(args.output)
     how = "to its end" if args.to_the_end else "until its steps are measured, then ends it as if switched off"
     _say(f"runs {name} in {os.getcwd()} {how}; what it writes until then stays")

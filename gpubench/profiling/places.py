@@ -48,7 +48,7 @@ def _loops(tree: ast.Module) -> Iterator[tuple[ast.For | ast.While | ast.AsyncFo
             yield node, range(node.lineno, (node.end_lineno or 0) + 1)
 
 
-def busiest_loop(source: str, turns: Counter[int]) -> tuple[int, float] | None:
+def busiest_loop(source: str | bytes, turns: Counter[int]) -> tuple[int, float] | None:
     """Return the line of the innermost loop of a script that holds nearly all samples, and its share of them."""
     total, best = sum(turns.values()) or 1, None
     for node, lines in _loops(ast.parse(source)):
@@ -57,7 +57,7 @@ def busiest_loop(source: str, turns: Counter[int]) -> tuple[int, float] | None:
     return best
 
 
-def marked(source: str, line: int) -> ast.Module | None:
+def marked(source: str | bytes, line: int) -> ast.Module | None:
     """Return the script with a mark in the innermost loop at a line; None if no loop is there."""
     tree = ast.parse(source)
     bodies = [node.body for node, lines in _loops(tree) if line in lines]

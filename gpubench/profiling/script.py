@@ -272,7 +272,7 @@ class Script:
             why = f"It ran to its end in {time.monotonic() - self._began_s:.0f} s, without an optimizer, backward, a"
             why = f"no step was found, so nothing was measured. {why} DataLoader or a module."
             with contextlib.suppress(Exception):
-                if loop := busiest_loop(Path(self.path).read_text(encoding="utf-8"), self._turns):
+                if loop := busiest_loop(Path(self.path).read_bytes(), self._turns):
                     place = f"{os.path.basename(self.path)}:{loop[0]}"
                     why += f" {loop[1]:.0%} of its time is in the loop at {place}: --step {loop[0]}"
             self._refuse(why)
@@ -296,7 +296,7 @@ class Script:
             names["__loader__"] = loader = SourceFileLoader("__main__", self.path)
             code = compile(loader.get_data(self.path), self.path, "exec", dont_inherit=True)
         if session.line is not None:
-            tree = marked(Path(self.path).read_text(encoding="utf-8"), session.line)
+            tree = marked(Path(self.path).read_bytes(), session.line)
             if tree is None:
                 self._refuse(f"--step {session.line}: no loop is there")
                 raise SystemExit(2)

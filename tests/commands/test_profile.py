@@ -97,6 +97,8 @@ def test_module_runs_as_with_python_m(tmp_path):
         (["missing.py"], "missing.py: no such file"),
         (["--gpu", "H9000", "a.py"], "unknown GPU"),
         (["-o", "step.jpg", "a.py"], "a picture's name ends in"),
+        (["-o", "no/step.svg", "a.py"], "no/step.svg: no such folder"),
+        (["--json", ".", "a.py"], ".: is a folder"),
     ],
 )
 def test_unusable_words_end_with_2(words, message, tmp_path, monkeypatch, capfd):

@@ -141,6 +141,8 @@ def test_lines_are_those_of_the_user_and_loops_are_found():
     exec(compile(places.marked(source, 4), "loop", "exec"), {places.MARK: lambda: turns.append(1)})
     assert len(turns) == 81
     assert places.marked(source, 5) is None
+    latin = '# coding: latin-1\nfor i in "é":\n    i\n'.encode("latin-1")
+    assert places.marked(latin, 3) is not None
 
 
 def test_a_function_that_fails_while_it_is_counted_leaves_no_mode_of_torch():
