@@ -223,7 +223,12 @@ def _by_library(instance: Implementation, opened: contextlib.ExitStack) -> Maker
         array = instance.array(a)
         out = {"out": instance.array(torch.empty_like(a))} if instance.writes else {}
         product = instance.prepared(instance.xp.matmul, (array, array), out)
-        return lambda: (product(array, array, **out), instance.wait())
+
+        def call() -> None:
+            product(array, array, **out)
+            instance.wait()
+
+        return call
 
     return maker
 

@@ -184,7 +184,7 @@ def transfer(given: Any, result: Any, device: Device) -> Transfer | None:
         for suffix, pinned in (("_s", False), ("_pinned_s", True)) if tensors else ():
             times[way + suffix] = device.copy_s(size, pinned) or _copies_s(tensors, device, way == "in", pinned)
     device.release_pinned_memory()
-    return Transfer(*sizes, **times) if any(sizes) else None
+    return Transfer(sizes[0], sizes[1], **times) if any(sizes) else None
 
 
 def _on_device(values: Any, device: Device) -> list[torch.Tensor]:

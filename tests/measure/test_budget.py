@@ -83,39 +83,34 @@ def planned(rates):
     return budget.estimate(Case("matmul.square", "cpu", "float32"), PRODUCT, CPU, PRESET_SETTINGS["quick"], rates)
 
 
-def test_a_probe_that_other_programs_disturbed_removes_no_benchmark(probes):
+@pytest.mark.parametrize("first", [[0.3e-3, 2.5e-3], [0.024, 0.3e-3, 2.5e-3]])
+def test_a_probe_that_other_programs_disturbed_is_repeated_and_removes_no_benchmark(probes, first):
     """n = 2048 was skipped as it would take 12.3 s; it takes 0.16."""
-    seen = probes([0.024, 0.3e-3, 2.5e-3], [1e-3])
+    seen = probes(first, [1e-3])
     assert planned(Rates()) == pytest.approx(0.16, rel=0.05)
-    assert [threads for kind, threads in seen if kind == "product"][1:] == [1, 1]
+    products = [threads for kind, threads in seen if kind == "product"]
+    assert len(seen) == 2 or (products[1:], len(first)) == ([1, 1], 3)
 
 
-@pytest.mark.parametrize(
-    ("preset", "seconds", "advice"),
-    [("quick", 8.0, "make the call smaller or use --preset full"), ("quick", 12.0, "make the call smaller"),
-     ("full", 12.0, "make the call smaller")],
-)  # fmt: skip
-def test_a_call_over_budget_is_told_what_to_do(preset, seconds, advice):
+QUICK = "in 3.00 s: make the call smaller"
+SLOW = [
+    ("quick", 8.0, {}, f"one call takes 8.00 s (seen in warm-up); 3 must fit {QUICK} or use --preset full"),
+    ("quick", 12.0, {}, f"one call takes 12.0 s (seen in warm-up); 3 must fit {QUICK}"),
+    ("full", 12.0, {}, "one call takes 12.0 s (seen in warm-up); 3 must fit in 30.0 s: make the call smaller"),
+    ("quick", 10.7, {"busy": True},
+     "a call takes 10.7 s (seen in warm-up); 3 must fit in 3.00 s: close other programs, then run again"),
+    ("quick", 10.7, {"setup_s": 12.0},
+     "one call takes 10.7 s, its setup 12.0 s (seen in warm-up); 3 must fit in 3.00 s: make the setup smaller"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("preset", "seconds", "terms", "says"), SLOW)
+def test_a_call_over_budget_is_told_what_to_do_unless_the_machine_is_busy_or_its_setup_slow(
+    preset, seconds, terms, says
+):
     with pytest.raises(OverBudget) as error:
-        require(seconds, "seen in warm-up", PRESET_SETTINGS[preset])
-    assert str(error.value).endswith(f": {advice}")
-
-
-@pytest.mark.parametrize(
-    ("terms", "told"),
-    [
-        ({"busy": True}, "on a busy machine: a call takes 10.7 s (seen in warm-up); 3 must fit in 3.00 s: close"),
-        (
-            {"setup_s": 12.0},
-            "one call takes 10.7 s, its setup 12.0 s (seen in warm-up); 3 must fit in 3.00 s: make the s",
-        ),
-    ],
-)
-def test_a_call_over_budget_isn_t_blamed_for_a_busy_machine_or_a_slow_setup(terms, told):
-    with pytest.raises(OverBudget) as error:
-        require(10.7, "seen in warm-up", PRESET_SETTINGS["quick"], **terms)
-    assert told in str(error.value)
-    assert "make the call" not in str(error.value)
+        require(seconds, "seen in warm-up", PRESET_SETTINGS[preset], **terms)
+    assert str(error.value).split(": ", 1)[1] == says
 
 
 def test_a_device_that_is_slow_is_asked_a_few_times_only(probes):
@@ -125,12 +120,6 @@ def test_a_device_that_is_slow_is_asked_a_few_times_only(probes):
             planned(rates)
     assert sum(kind == "product" for kind, _ in seen) == 1 + MOST_DOUBTS
     assert torch.get_num_threads() == threads
-
-
-def test_a_case_that_fits_is_planned_by_the_first_probe(probes):
-    seen = probes([0.3e-3, 2.5e-3], [1e-3])
-    assert planned(Rates())
-    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("nbytes", [1e3, 1e12])
