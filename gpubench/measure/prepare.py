@@ -65,9 +65,7 @@ class Preparation:
             poison(call.kwargs.get("out"), call.args, call.kwargs)
         given = calls.Given(plan.request.function, call.args, call.kwargs) if plan.request.setup is None else None
         result, first_s = self._first_call(call, given, estimated_s)
-        if isinstance(reference, Reference):
-            reference = self._affordable(call, first_s, reference)
-        check = self._checked(reference, result)
+        check = self._checked(call, first_s, reference, result)
         expected = reference if isinstance(reference, Reference) and check.status == "passed" else None
         self._use(self._devices_of(result, further=further))
         del result, reference  # the warm-up can have their memory
@@ -185,8 +183,9 @@ class Preparation:
                 seconds = clock() - start
         return expected if factor * seconds <= limit_s else too_long(seconds)
 
-    def _checked(self, expected: Reference | Check, result: Any) -> Check:
+    def _checked(self, call: Call, first_s: float, reference: Reference | Check, result: Any) -> Check:
         """Return the check of the first result. Raises :class:`WrongAnswer` with the remedy."""
+        expected = reference if isinstance(reference, Check) else self._affordable(call, first_s, reference)
         if isinstance(expected, Check):
             return expected
         try:
