@@ -166,6 +166,10 @@ def test_pytest_benchmarks_options_choose_the_rounds(virtual, options, rounds):
 CALLS = """
 import itertools, pytest, torch
 
+@pytest.fixture(autouse=True)
+def copies_may_take_long(monkeypatch):
+    monkeypatch.setattr("gpubench.measure.prepare._COPYING_SHARE", float("inf"))
+
 def test_sum(gpubench):
     seen = set()
     def call(x):
