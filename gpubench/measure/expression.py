@@ -16,7 +16,6 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from ..runfile import quantities
 from ..runfile.quantities import counted
 from .copies import CallCopy, copy_call, restored_random_streams
 from .data import MEMORY_SHARE, as_tensor, factory_defaults, uncompiled
+from .rounds import Bound
 from .source import AWAITING, MAKERS, Timing, is_name, names_in, on_numpy, parse
 
 if TYPE_CHECKING:
@@ -39,18 +39,11 @@ _ELSEWHERE = re.compile("not compiled with|no NVIDIA driver|No CUDA GPUs|not lin
 """How torch says that a tensor is asked for on another device, or lies on one."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundCall:
-    """A function with its arguments, and copies of its call and of the first expression's, to compare their results."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    compared: Sequence[CallCopy] = ()
-
-
-def bound_call(timing: Timing, name: str, sizes: Mapping[str, Any], bench: Gpubench) -> BoundCall:
-    """Return a call with its inputs, which are made now, declared to the fixture."""
+def bound_call(
+    timing: Timing, name: str, sizes: Mapping[str, Any], bench: Gpubench
+) -> tuple[Bound, Sequence[CallCopy]]:
+    """Return a call with its inputs, which are made now, declared to the fixture; and copies of the call and of the
+    first expression's, to compare their results."""
     target, fresh = timing.calls[name], None
     compared: list[CallCopy] = []
     if isinstance(target, str):
@@ -74,7 +67,7 @@ def bound_call(timing: Timing, name: str, sizes: Mapping[str, Any], bench: Gpube
         args = (*timing.args, *(made if isinstance(made, tuple) else (made,)))
         function, args, kwargs = _moved((target, args, dict(timing.kwargs)), bench)
     bench.declare(check=timing.check, setup=fresh)
-    return BoundCall(function, args, kwargs, compared)
+    return (function, args, kwargs), compared
 
 
 def _copies(timing: Timing, source: str, namespace: dict[str, Any]) -> list[CallCopy]:

@@ -23,11 +23,12 @@ from ..devices import CPU, find_device, register
 from ..devices.implementations import TORCH
 from ..errors import Unmeasurable, UsageError
 from ..estimate.demo import Demo
+from ..measure.copies import CallCopy
 from ..measure.data import MEMORY_SHARE
-from ..measure.expression import BoundCall, advising, bound_call, difference_of
+from ..measure.expression import advising, bound_call, difference_of
 from ..measure.fixture import Gpubench
 from ..measure.plan import Declared
-from ..measure.rounds import take_turns
+from ..measure.rounds import Bound, take_turns
 from ..measure.run_settings import Mode, Settings
 from ..measure.session import Session
 from ..measure.source import Timing, on_numpy
@@ -237,14 +238,14 @@ class Expressions:
         each.attempt.state = State()
         try:
             with advising():
-                bound = self._begin(each)
+                (function, args, kwargs), compared = self._begin(each)
                 with each.fixture.conditions():
-                    each.call, share = each.fixture.prepare(bound.function, *bound.args, **bound.kwargs)
+                    each.call, share = each.fixture.prepare(function, *args, **kwargs)
         finally:
             each.attempt.state.compare()
-        each.compared, each.share = bound.compared, share
+        each.compared, each.share = compared, share
 
-    def _begin(self, each: Expression) -> BoundCall:
+    def _begin(self, each: Expression) -> tuple[Bound, Sequence[CallCopy]]:
         """Make the fixture; return the call with its inputs."""
         session, case, named = self.session, each.attempt.case, bool(self.session.settings.dtypes or self.timing.dtypes)
         if (device := find_device(case.device).device) is None:  # it was present when the process began
@@ -256,8 +257,8 @@ class Expressions:
         return bound_call(self.timing, each.text, each.sizes, each.fixture)
 
     def _time_plainly(self, each: Expression) -> None:
-        bound = self._begin(each)
-        each.fixture(bound.function, *bound.args, **bound.kwargs)
+        (function, args, kwargs), _ = self._begin(each)
+        each.fixture(function, *args, **kwargs)
 
 
 def _conditions(each: Expression) -> str:
