@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("no_ceilings")
 
 
 def test_it_is_measured_only_when_it_is_named():
+    importlib.import_module("gpubench.plugin.hooks")  # registers it
     assert "demo" in kinds()
     assert not any(device.simulated for device in present())
     assert [choice.name for request in ("auto", "all") for choice in select([request]) if choice.name == "demo"] == []
