@@ -80,8 +80,7 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
 
 
 def measure_products(dtypes: Iterable[str]) -> Ceilings:
-    """Measure only the CPU's products, within half a second: enough to see that a library is much slower than
-    another."""
+    """Measure only the CPU's products, within half a second: enough to compare libraries."""
     return _products(CPU, list(dtypes), GLIMPSE)
 
 

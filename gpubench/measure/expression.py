@@ -71,8 +71,7 @@ def bound_call(
 
 
 def _copies(timing: Timing, source: str, namespace: dict[str, Any]) -> list[CallCopy]:
-    """Return copies of the call and of the first expression's, with the same inputs; none for the first itself, and
-    where a call can't be copied."""
+    """Return copies of the call and of the first expression's with the same inputs, if both can be copied."""
     first, *others = map(str, timing.calls.values())
     memory, copied = CPU.memory(), []
     with contextlib.suppress(Exception):  # a user's object can raise anything

@@ -117,8 +117,7 @@ class Gpubench:
         return find_implementation("numpy")(CPU, self.case.dtype).array(tensor)  # type: ignore[no-any-return]
 
     def too_few(self, reason: str) -> GpubenchError:
-        """Return the error for missing devices: a usage error where devices of this kind are required, otherwise a
-        skip."""
+        """Return the error for missing devices: a usage error where they are required, otherwise a skip."""
         required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
