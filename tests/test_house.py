@@ -74,6 +74,13 @@ def running(*words: str) -> str:
     return f"from gpubench.commands.cli import main\nassert main({[words[0], str(PUBLISHED), *words[1:]]}) == 0"
 
 
+EXPRESSION = """from pathlib import Path
+from gpubench.measure.run_settings import Mode, Settings
+from gpubench.measure.session import Session
+from gpubench.measure.source import expressions
+from gpubench.plugin.expressions import Expressions
+settings = Settings(devices=("cpu",), preset="smoke", ceilings=False, brief=True)
+Expressions(expressions(["1 + 1"]), Session(settings, Mode.RUN)).run(Path("journal"))"""
 HELP = """from gpubench.commands import cli
 [cli.parser(name).format_help() for names in cli.COMMANDS.values() for name in names]"""
 
@@ -89,13 +96,14 @@ HELP = """from gpubench.commands import cli
         (importing(LIGHT), HEAVY),
         ("from gpubench.commands.cli import main; main([])", (*HEAVY, "pytest")),
         (HELP, (*HEAVY, "pytest")),
+        (EXPRESSION, ("pytest", "_pytest", "pandas", "matplotlib")),
         (running("show"), (*DRAWING, "scipy", "numpy")),
         (running("compare", str(PUBLISHED)), DRAWING),
         (running("show", "--format", "csv"), DRAWING),
         (running("estimate", "--gpu", "L4", "--format", "csv"), DRAWING),
         (running("report", "--charts", "none", "-o", "out"), DRAWING),
     ],
-    ids=["package", "its names", "reading", "a notebook", "commands and supervisor", "no command", "help",
+    ids=["package", "its names", "reading", "a notebook", "commands and supervisor", "no command", "help", "expression",
          "show", "compare", "csv", "estimate", "report"],
 )  # fmt: skip
 def test_heavy_packages_are_loaded_where_they_are_needed(code, unneeded, tmp_path, monkeypatch):

@@ -13,14 +13,17 @@ import threading
 import time
 from collections.abc import Generator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
+from pluggy import HookimplMarker
 
-from ..errors import GpubenchError, UsageError
+from ..errors import GpubenchError
 from ..runfile.ledger import SKIPPED_FILES, Ledger
 from ..runfile.quantities import listed
 from .process import DIE_WITH, JOURNAL, NO_TESTS, PACKAGE, STACKS_ASKED, SUPERVISOR
+
+if TYPE_CHECKING:
+    import pytest  # which a process that measures an expression does without
 
 _LONGEST = 300
 """Most characters of a reason."""
@@ -59,15 +62,15 @@ class Failures:
         """Note an error within this context."""
         try:
             yield
-        except (pytest.UsageError, UsageError) as error:  # its end says where options come from
-            said = str(error.args[0] if error.args else error)
-            self._note(said.partition(": error: ")[2] or said)
-            raise
         except (Exception, KeyboardInterrupt) as error:
-            self._note(_text(getattr(error, "cause", error)))
+            if type(error).__name__ == "UsageError":  # ours, and pytest's, whose end says where options come from
+                said = str(error.args[0] if error.args else error)
+                self._note(said.partition(": error: ")[2] or said)
+            else:
+                self._note(_text(getattr(error, "cause", error)))
             raise
 
-    @pytest.hookimpl(wrapper=True)
+    @HookimplMarker("pytest")(wrapper=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
         """Note a refused option, and a plugin or a conftest.py that can't be imported."""
         with self.noting():
@@ -77,7 +80,7 @@ class Failures:
 
     def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
         """Keep why a file can't be collected."""
-        if isinstance(node, pytest.Collector) and call.excinfo:
+        if call.excinfo and not hasattr(node, "runtest"):
             self._uncollected[node.nodeid] = _text(call.excinfo.value)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -110,7 +113,7 @@ def _text(error: BaseException) -> str:
     """Return the kind and the message of the error at the bottom: of a file that is imported, of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, pytest.Collector.CollectError):
+    if type(error).__name__ == "CollectError":
         error = error.__cause__ or error
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg}, line {error.lineno}"
@@ -135,6 +138,8 @@ def become_child() -> None:
 
 def run_pytest(words: Sequence[str]) -> int:
     """Run pytest with its failures in the journal; return its exit code."""
+    import pytest
+
     # pytest and Python collect garbage six times as they end, among all that torch holds: a second, or many seconds on
     # a busy machine.
     ending = SimpleNamespace(pytest_unconfigure=lambda: gc.freeze())
