@@ -268,7 +268,6 @@ class Answer:
 
 
 def _more_devices(names: Sequence[str]) -> list[str]:
-    """``And 3 more: A100, H100, H200.``: the devices beyond the sentences."""
     return [f"And {len(names)} more: {listed(names)}."] if names else []
 
 

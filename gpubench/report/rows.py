@@ -19,7 +19,7 @@ from ..runfile.matching import is_expression, matcher, nothing_matches
 from ..runfile.naming import shared_params
 from ..runfile.quantities import shorten
 from ..runfile.schema import MOST_NAMES, Parallel, Process, Result, Run, Scalar, Times
-from ..runfile.utilisation import Utilisation, most, utilisation
+from ..runfile.utilisation import most, utilisation
 from ..statistics.intervals import Interval, median_interval
 from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, State, seconds, share
 
@@ -129,14 +129,32 @@ def interval_of(processes: Sequence[Process]) -> Interval | None:
 @dataclass(eq=False)
 class Measured(Row):
     """A benchmark that has ``times`` of its rounds; ``time_s`` are its seconds per call, and ``ceilings`` the measured
-    peaks of its device, if there are any."""
+    peaks of its device, if there are any.
+
+    ``utilisation`` is its share of the roofline limit: the least time at these peaks / the measured time; ``peak_unit``
+    the unit of the peak that limits it, empty if none is known. ``launch_bound``: launching its work takes longer than
+    the work. ``fills``: it has enough work to fill its GPU, as far as is known; always true on a CPU. ``in_cache``: it
+    is memory-bound on a GPU, and its data fit into the GPU's cache, which is faster than memory.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.result.times is not None
-        self.times: Times = self.result.times
+        result, machine = self.result, self.run.machine
+        assert result.times is not None
+        self.times: Times = result.times
         self.time_s = self.times.median_s
-        self.ceilings = self.run.ceilings.get(self.result.device)
+        self.ceilings = self.run.ceilings.get(result.device)
+        link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
+        self._use = use = utilisation(result.work, self.time_s, result.compute_dtype, self.ceilings, link)
+        self.utilisation = use.fraction if use else None
+        self.peak_unit = {"throughput": "FLOP/s", "bandwidth": "B/s"}[use.bound] if use else ""
+        launch_s, device_s = result.launch_s, result.device_s
+        self.launch_bound = launch_s is not None and device_s is not None and launch_s > device_s
+        little = self.launch_bound or (use is not None and use.fraction < FILLED)
+        self.fills = not (self.on_accelerator and little)
+        fits = self.ceilings is not None and 0 < (result.work.bytes or 0) <= self.ceilings.l2_bytes
+        in_memory = use is not None and use.footprint_bytes and result.cache != "cold"
+        self.in_cache = bool(self.on_accelerator and fits and in_memory and self.fills)
 
     @property
     def subject(self) -> Measured:
@@ -220,42 +238,6 @@ class Measured(Row):
         if self.utilisation is None:
             return None
         return MISSING if self.utilisation > 1 or self.quality.doubt else share(self.utilisation)
-
-    @cached_property
-    def _use(self) -> Utilisation | None:
-        names = (self.result.device, *self.result.devices)
-        link = len({self.run.machine.device(name).accelerator for name in names}) > 1
-        return utilisation(self.result.work, self.time_s, self.result.compute_dtype, self.ceilings, link)
-
-    @property
-    def utilisation(self) -> float | None:
-        """Share of the roofline limit: the least time at its device's measured peaks / the measured time."""
-        return self._use.fraction if self._use else None
-
-    @property
-    def peak_unit(self) -> str:
-        """The unit of the peak that limits it; empty if no peak is known."""
-        return {"throughput": "FLOP/s", "bandwidth": "B/s"}[self._use.bound] if self._use else ""
-
-    @property
-    def launch_bound(self) -> bool:
-        """Whether launching its work takes longer than the work."""
-        device_s, launch_s = self.result.device_s, self.result.launch_s
-        return device_s is not None and launch_s is not None and launch_s > device_s
-
-    @property
-    def fills(self) -> bool:
-        """Whether it has enough work to fill its GPU, as far as is known; always true on a CPU."""
-        share = self.utilisation
-        return not self.on_accelerator or not (self.launch_bound or (share is not None and share < FILLED))
-
-    @property
-    def in_cache(self) -> bool:
-        """Whether it is memory-bound on a GPU, and its data fit into the GPU's cache, which is faster than memory."""
-        nbytes = self.result.work.bytes
-        if not (self.on_accelerator and nbytes and self.ceilings and self._use and self._use.footprint_bytes):
-            return False
-        return self.result.cache != "cold" and self.fills and nbytes <= self.ceilings.l2_bytes
 
     @cached_property
     def flags(self) -> tuple[str, ...]:

@@ -37,18 +37,15 @@ def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
         return [_times_table(answer, most)]
     tables = [speedup_table(study, speedups, most) for speedups in answer.speedups]
     causes = [
-        (study.names.subject(pair), row.named, _gain(pair, cause.kind == "copies"), cause.text)
+        (study.names.subject(pair), row.named, f"{copied} with copies" if copied else str(pair.ratio.brief), cause.text)
         for speedups in answer.speedups * (not most)
         for row in speedups.rows
         for pair in row.items
         if (cause := why(pair))
+        for copied in [pair.copied_ratio if cause.kind == "copies" else None]
     ]
     reasons = listing("Why a GPU gains little", ("device", "benchmark", "speedup", "largest cause"), causes)
     return [*tables, *[reasons] * bool(causes)]
-
-
-def _gain(pair: Pair, copied: bool) -> str:
-    return str(pair.copied_ratio.noted(" with copies") if copied else pair.ratio.brief)
 
 
 def speedup_table(study: Study, speedups: Speedups, most: int | None = None) -> Table:

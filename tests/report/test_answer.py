@@ -185,11 +185,6 @@ def test_memory_bound_work_in_the_cache_of_a_gpu_is_marked():
     assert [row["throughput"] for row in rows(listed) if "§" in row["throughput"]] == ["2.00 TB/s§"]
 
 
-def test_benchmarks_of_one_title_are_told_apart():
-    one = run().bench("a.x", cpu=1.0, gpu=0.1, title="Sort").bench("b.x", cpu=1.0, gpu=0.1, title="Sort")
-    assert set(ratios(answered(one))["Synthetic H"]) == {"a.x, n=64", "b.x, n=64"}
-
-
 def test_a_speedup_needs_no_peak_and_titles_are_what_people_read_and_type():
     one = run(ceilings={"cuda:0": {"throughput": {"float32": 1e13}}}).bench("mine.net", cpu=1.0, title="ResNet-9")
     found = answered(one.bench("mine.net", gpu=0.01, flops=1e12, title="ResNet-9"), expression="resnet-9 n=64")
@@ -371,41 +366,6 @@ def test_a_third_run_changes_nothing_between_the_other_two():
     assert table.rows == ((label, "16.0 s", "4.0×", "2.0× (n=1)"),)
 
 
-def test_machines_without_a_gpu_are_compared_by_their_cpus():
-    runs = [run(name, cuda=0, cpu={"label": f"CPU {name}"}) for name in ("one", "two")]
-    found = answered(runs[0].bench("matmul.square", cpu=2.0), runs[1].bench("matmul.square", cpu=1.0))
-    (each,) = found.speedups
-    assert each.alike
-    assert [list(of.values()) for of in ratios(found).values()] == [["2.0×"]]
-
-
-def test_devices_that_share_no_benchmark_are_compared_with_the_cpu():
-    one = run(cuda=2).bench("a.0", cpu=9.0, gpu=0.2).bench("a.1", cpu=9.0, gpu1=0.2)
-    for i, device in enumerate(one.data["machine_info"]["gpubench"]["devices"][1:]):
-        device["label"] = f"GPU {i}"
-    found = answered(one)
-    assert ratios(found) == {"GPU 0": {"a.0, n=64": "45×"}, "GPU 1": {"a.1, n=64": "45×"}}
-    assert len(found.sentence.split("45×")) == 3
-
-
-def test_equal_gpus_have_a_column_each():
-    one = run(cuda=2).bench("a.0", cpu=9.0, gpu=0.2, gpu1=0.4).bench("a.1", cpu=9.0, gpu1=0.3)
-    assert ratios(answered(one)) == {
-        "Synthetic H #0": {"a.0, n=64": "45×"},
-        "Synthetic H #1": {"a.0, n=64": "22×", "a.1, n=64": "30×"},
-    }
-
-
-def test_nothing_measured_is_said_so():
-    assert answered(run().skip("a.b")).sentence == "Nothing was measured."
-
-
-def test_another_library_on_a_gpu_has_a_column_only_where_torch_has_none():
-    other = run().bench("matmul.square", cpu=8.0, gpu=2.0, by="tinygrad")
-    assert set(ratios(answered(other))) == {"Synthetic H · tinygrad"}
-    assert set(ratios(answered(other.bench("matmul.square", cpu=9.0, gpu=1.0)))) == {"Synthetic H"}
-
-
 def test_a_device_that_calls_itself_modelled_is_warned_of_even_in_short():
     one = run(processes=1, gpu={"label": "NVIDIA H200 (modelled)"}).bench("matmul.square", cpu=1.0, gpu=0.01)
     told = warnings(answered(one))[SIMULATED]
@@ -418,6 +378,46 @@ def test_a_number_of_the_sentence_has_its_star(flags, star):
     one = run().bench("matmul.square", cpu=1.0, flops=1e9, flags=flags)
     assert f"{'1.0' if star else '1.00'} GFLOP/s{star} in matrix products" in answered(one).sentence
     assert f"100×{star} on matmul.square" in answered(one.bench("matmul.square", gpu=0.01)).sentence
+
+
+def two_titles():
+    return run().bench("a.x", cpu=1.0, gpu=0.1, title="Sort").bench("b.x", cpu=1.0, gpu=0.1, title="Sort")
+
+
+def labelled(one):
+    for i, device in enumerate(one.data["machine_info"]["gpubench"]["devices"][1:]):
+        device["label"] = f"GPU {i}"
+    return one
+
+
+def library(*torch):
+    one = run().bench("matmul.square", cpu=8.0, gpu=2.0, by="tinygrad")
+    return one.bench("matmul.square", cpu=9.0, gpu=1.0) if torch else one
+
+
+@pytest.mark.parametrize(
+    ("runs", "rows"),
+    [
+        ([two_titles()], {"Synthetic H": {"a.x, n=64": "10×", "b.x, n=64": "10×"}}),
+        ([labelled(run(cuda=2).bench("a.0", cpu=9.0, gpu=0.2).bench("a.1", cpu=9.0, gpu1=0.2))],
+         {"GPU 0": {"a.0, n=64": "45×"}, "GPU 1": {"a.1, n=64": "45×"}}),
+        ([run(cuda=2).bench("a.0", cpu=9.0, gpu=0.2, gpu1=0.4).bench("a.1", cpu=9.0, gpu1=0.3)],
+         {"Synthetic H #0": {"a.0, n=64": "45×"}, "Synthetic H #1": {"a.0, n=64": "22×", "a.1, n=64": "30×"}}),
+        ([run(name, cuda=0, cpu={"label": name}).bench("a.b", cpu=s) for name, s in (("one", 2.0), ("two", 1.0))],
+         {"two, 2 threads": {"a.b, n=64": "2.0×"}}),
+        ([library()], {"Synthetic H · tinygrad": {"matmul.square, n=64": "4.0×"}}),
+        ([library("torch")], {"Synthetic H": {"matmul.square, n=64": "8.0×"}}),
+        ([run().skip("a.b")], {}),
+    ],
+    ids=["one title", "no common benchmark", "equal GPUs", "two CPUs", "library", "library beside torch", "nothing"],
+)  # fmt: skip
+def test_each_device_has_its_rows(runs, rows):
+    """A library on a GPU has a column only where torch has none."""
+    found = answered(*runs)
+    assert ratios(found) == rows
+    assert all(each in found.sentence for of in rows.values() for each in of.values())
+    assert all(speedups.alike == (len(runs) == 2) for speedups in found.speedups)
+    assert rows or found.sentence == "Nothing was measured."
 
 
 # Several machines -----------------------------------------------------------------------------------------------------

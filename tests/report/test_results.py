@@ -101,26 +101,6 @@ def test_functions_of_a_file_are_no_rivals_as_expressions_are():
     assert made(run().bench("mine.a", cpu=1.0).bench("mine.b", cpu=1.0)).speedup is None
 
 
-@pytest.mark.parametrize(
-    ("device_s", "told"),
-    [
-        ((1e-6, 2e-6, 9e-5), ["up to n=256", "2.00 µs", "100 µs"]),
-        ((1e-6, 2e-6, 3e-6), ["at every size", "3.00 µs", "100 µs"]),
-        ((2e-6,), ["2.00 µs", "100 µs"]),
-        ((4e-5, 5e-5, 9e-5), None),
-        ((None, None, None), None),
-    ],
-)
-def test_launches_that_take_longer_than_their_work_are_named(device_s, told):
-    one = run(1)
-    for n, seconds in zip(SIZES, device_s, strict=False):
-        one.time(n=n, cpu="1 ms", gpu="0.1 ms", copies=1e-6, device_s=seconds, launch_s=2e-5)
-    lines = [line for line in sentences(one) if "launching takes longer" in line]
-    assert len(lines) == (told is not None)
-    assert all(words in lines[0] for words in told or [])
-    assert not lines or (("size" in lines[0] or "up to n" in lines[0]) == (len(device_s) > 1))
-
-
 def test_libraries_are_named_with_the_gpu_they_ran_on_and_numpy_is_the_baseline_without_one():
     one = run().time(cpu="1 ms", numpy="4 ms")
     assert made(one).speedup == 4.0
