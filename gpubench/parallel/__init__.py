@@ -1,2 +1,1 @@
-"""Several devices at once: DataParallel in this process, everything else in a process group with one process per
-device."""
+"""Several devices at once: DataParallel in this process, all else in a process group, one process per device."""

@@ -87,8 +87,7 @@ def launcher_store(rank: Rank, deadline_s: float) -> Store:
 
 
 def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
-    """Join the process group through a store that all ranks share. Raises RankFailure if the others don't join in
-    time."""
+    """Join the process group through a store of all ranks. Raises RankFailure if the others don't join in time."""
     resolve_vector_math()
     keep_memory()
     torch.set_num_threads(rank.threads)

@@ -1,5 +1,4 @@
-"""Expressions are measured without pytest, in turn with each other: by the process that ``gpubench time`` starts, or in
-a notebook's own."""
+"""Expressions are measured without pytest, in turn: by a process that ``gpubench time`` starts, or a notebook's."""
 
 from __future__ import annotations
 

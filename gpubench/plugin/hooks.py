@@ -214,8 +214,7 @@ class Plugin:
             self._begin(session, tests)
 
     def _begin(self, session: pytest.Session, tests: list[pytest.Item]) -> None:
-        """Begin the journal. Raises UsageError where results can't be kept: pytest-benchmark would notice when all is
-        measured."""
+        """Begin the journal. Raises UsageError, before anything is measured, where results can't be kept."""
         ours, mode = {item.nodeid: item for item in _with(tests, "gpubench")}, self.session.mode
         alone = [self._cases[name] for name, item in ours.items() if RANKS not in fixture_names(item)]
         self.session.plain_process = begin_plain(self.session, alone, lambda name: self._run_plainly(ours[name]))
@@ -280,8 +279,7 @@ class Plugin:
 
     @functools.cached_property
     def _cases(self) -> dict[str, Case]:
-        """Identities of all collected benchmarks by full name, without their threads: whether a name is unique depends
-        on the others."""
+        """Identities of all benchmarks by full name, without threads: whether a name is unique depends on all."""
         assert self.collected is not None  # else pytest 8.2, which gets every attribute of a plugin, would keep none
         tests = [item for item in self.collected if {"benchmark", "gpubench"}.intersection(fixture_names(item))]
         stems = told_stems(item.nodeid for item in self.collected)
@@ -414,8 +412,7 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        """Add this machine's facts, which need torch, and leave out its name, which reveals only something about the
-        owner."""
+        """Add this machine's facts, which need torch, and leave out its name, which may name a person."""
         if self.measures:
             machine_info |= {KEY: self.session.describe_machine(), "node": ""}
 

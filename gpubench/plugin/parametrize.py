@@ -217,8 +217,7 @@ def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
 
 @functools.cache
 def _of_suite(folder: Path) -> bool:
-    """Return whether a folder is called ``benchmarks`` and lies inside this package, or next to it in a checkout, even
-    of another installation."""
+    """Return whether a folder is the ``benchmarks`` in this package or beside it, even of another installation."""
     room = Path(__file__).parent.name, Path(__file__).name
     packages = folder.parent, folder.parent / "gpubench"
     return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)

@@ -240,8 +240,7 @@ def require_room(cases: Mapping[str, Case], processes: int) -> None:
 
 
 def thin(samples: list[float]) -> list[float]:
-    """Return at most :data:`~gpubench.runfile.schema.SAMPLES_KEPT` samples, evenly spread in time, with the first and
-    the last."""
+    """Return at most ``SAMPLES_KEPT`` samples, evenly spread in time, with the first and the last."""
     count = len(samples)
     if count <= SAMPLES_KEPT:
         return samples

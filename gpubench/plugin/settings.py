@@ -175,8 +175,7 @@ def gpubench_ranks(request: pytest.FixtureRequest) -> Ranks:
 
 
 class Measured:
-    """The fixture where pytest-benchmark is available. It must be in the signature, or --benchmark-only skips the
-    test."""
+    """The fixture beside pytest-benchmark's, which must be in the signature, or --benchmark-only skips the test."""
 
     @pytest.fixture
     def gpubench(
