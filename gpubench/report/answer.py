@@ -142,7 +142,7 @@ def at_largest(rows: Sequence[AnswerRow[Item]]) -> str:
 @dataclass(eq=False)
 class Speedups:
     """Devices against one baseline, ``H200`` against ``Xeon, 2 threads``. ``devices`` are the names of the columns,
-    ``pairs`` those of all rows; ``alike``: no work moves from a CPU to a GPU, so that nothing is copied."""
+    ``pairs`` the pairs of all rows; ``alike``: no work moves from a CPU to a GPU, so that nothing is copied."""
 
     baseline: str
     devices: dict[Source, str]

@@ -74,7 +74,7 @@ class Pair:
 
     From these follow the ``sides``, which are the two rows to compare; whether both are ``within_run`` or
     ``within_device``; and whether a side is ``busy``, ``in_cache`` of its GPU, or a CPU on
-    ``few_threads`` of those that it has, which is no fair CPU. ``fills``: the work fills the GPUs of both sides.
+    fewer threads than it has (``few_threads``), which is no fair CPU. ``fills``: the work fills the GPUs of both sides.
     """
 
     base: Measured

@@ -287,7 +287,7 @@ def too_noisy(low: float, high: float) -> bool:
 def rows_of(runs: Sequence[Run]) -> list[Row]:
     """Return all benchmarks of all runs. Raises RunFileError for more names of parameters than a table holds.
 
-    If several versions wrote the files, a workload's kind and title are those of the first file that has one. Names of
+    If several versions wrote the files, a workload's kind and title stand in the first file that has one. Names of
     the user's own tests leave out the parameters that all of them share; the sizes of expressions were asked for.
     """
     results = [result for run in runs for result in run.results]
