@@ -114,6 +114,7 @@ def test_torch_that_a_test_imports_in_its_body_is_recorded_and_no_change(pyteste
         ("--gpubench-threads=two", "threads must be a whole number, not 'two'"),
         ("--gpubench-threads=0", "threads must be 1 or more, not '0'"),
         ("--gpubench-seed=-1", "seed must be 0 or more, not '-1'"),
+        ("--gpubench-seed=9223372036854775808", "seed must be below 2**63"),  # it was measured, and then unreadable
         ("--gpubench-process=3/3", "argument --gpubench-process: invalid"),
         ("--gpubench-ranks-deadline=nan", "ranks-deadline must be seconds above 0, not 'nan'"),
         ("--benchmark-json=no/run.json", "no/run.json: no results file can be written there"),
