@@ -166,7 +166,7 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
     """The comparison of the cases that ``-k`` chooses. Each case is judged as among all, so that looking again
     doesn't change a verdict. Raises UsageError for a wrong expression, and where nothing matches."""
     matches = matcher(expression)
-    keys = [row.key for row in (*comparison.verdicts, *comparison.missing)]
+    keys = [*(verdict.key for verdict in comparison.verdicts), *(row.key for row in comparison.missing)]
     names = {key: [*key.names, comparison.shown.get(key, "")] for key in keys}
     verdicts = tuple(verdict for verdict in comparison.verdicts if matches(names[verdict.key]))
     missing = tuple(row for row in comparison.missing if matches(names[row.key]))

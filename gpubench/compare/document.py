@@ -109,7 +109,7 @@ def _toward_conclusive(advised: Sequence[Verdict], labels: Mapping[CaseKey, str]
 def _labels(comparison: Comparison, longest: int) -> dict[CaseKey, str]:
     """The label of each benchmark: the name that reports show if no other benchmark has it, else its id, without the
     folders, or the file, that all tests share."""
-    keys = [row.key for row in (*comparison.verdicts, *comparison.missing)]
+    keys = [*(verdict.key for verdict in comparison.verdicts), *(row.key for row in comparison.missing)]
     counts = Counter(comparison.shown.values())
     shared = shared_place(key.name for key in keys if not key.implementation)
     names = {key: str(key).removeprefix(shared) for key in keys}

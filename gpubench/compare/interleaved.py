@@ -151,7 +151,8 @@ class _Session:
         return comparison
 
     def _judged(self) -> Comparison:
-        comparison, interrupted = compare_sides(*self._sides, self._terms), self._turns.interrupted
+        base, new = self._sides
+        comparison, interrupted = compare_sides(base, new, self._terms), self._turns.interrupted
         ending = ["interrupted: judged by the pairs that were complete"] * interrupted
         need = f"--budget {self._enough_s}"
         verdicts = tuple(

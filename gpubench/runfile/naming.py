@@ -86,9 +86,10 @@ def _device_name(name: str, text: str) -> str:
 
 def _readable(value: Any) -> Any:
     """A value as a table shows it; ``...`` if it is meaningless there."""
-    if isinstance(value, int | float | None):
-        is_small = value is None or abs(value) <= (1e300 if isinstance(value, float) else 2**63 - 1)
-        return value if is_small else str(value) if isinstance(value, float) or abs(value) < 10**LONGEST_VALUE else ...
+    if value is None or (isinstance(value, int | float) and abs(value) <= (2**63 - 1, 1e300)[isinstance(value, float)]):
+        return value
+    if isinstance(value, int | float):
+        return str(value) if isinstance(value, float) or abs(value) < 10**LONGEST_VALUE else ...
     text = value if isinstance(value, str) else json.dumps(value)
     return clean(text) if len(text) <= LONGEST_VALUE and not _OBJECT.match(text) else ...
 

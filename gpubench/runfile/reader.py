@@ -35,7 +35,7 @@ LARGEST = 256 * 1024**2  # the most bytes of a file: a run of 11,900 cases in th
 MOST_NAMED = 4
 _COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 """How files of gzip, zip, bzip2, xz and zstd begin."""
-_UNNAMED = {"workload": "", "device": "", "implementation": "", "variant": "", "cache": ""}
+_UNNAMED: dict[str, Any] = {"workload": "", "device": "", "implementation": "", "variant": "", "cache": ""}
 """The identity of a test that doesn't use our fixture; the tests of a run are named together."""
 _WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
           "object": "an object"}  # fmt: skip
