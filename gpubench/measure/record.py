@@ -150,8 +150,8 @@ def _memory(prepared: Prepared) -> int | None:
         return None  # another library has its own allocator
     used, workspace = prepared.peak_bytes - plan.held_bytes, plan.home.workspace_bytes()
     has_products = counted and (counted.flops or 0.0) > counted.convolution_flops
-    if counted and has_products and used >= counted.memory_bytes + workspace:
-        used -= workspace  # released after each product, and no memory of the call's tensors
+    if counted and has_products:  # whose workspace is released after each, and no memory of the call's tensors
+        used = max(min(used, counted.memory_bytes), used - workspace)
     return max(0, used)
 
 
