@@ -22,6 +22,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register markers and fixtures; the rest is loaded when an option or a test asks for it."""
-    from .settings import register
+    from .requested import register
 
     register(config)

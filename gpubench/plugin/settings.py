@@ -1,34 +1,25 @@
-"""The plugin's options, ini keys, markers and fixtures. Every pytest session loads this module, so it imports only
-pytest and the declarations of options."""
+"""The plugin's options and ini keys. Every pytest session loads this module, so it imports only pytest and the
+declarations of options."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..errors import UsageError
 from ..runfile.options import OF_PYTEST, OPTIONS, Option
-from . import PARAMETERS, STATE
 
 if TYPE_CHECKING:
-    from ..measure.fixture import Gpubench
     from ..measure.run_settings import Mode, Settings
-    from ..parallel.ranks import Ranks
 
-_WHOLE = (0, 1)
+WHOLE = (0, 1)
 """The share of a process that measures all: process 0 of 1."""
 _OF_SUPERVISOR = (
     ("plan", "PATH", "don't measure: write each benchmark as JSON, and the estimated time of all"),
     ("ledger", "PATH", "journal of gpubench run: measure what is missing in it"),
     ("match", "EXPR", "measure only benchmarks whose name matches: as -k, and also matmul.square and n=64"),
 )
-_MARKERS = """gpubench(kind, title, dtypes, implementations, variants, devices, size): what it is, how it is timed
-gpubench_sweep(name, *, smoke, glance, quick, full): parametrise by the preset
-gpubench_parallel: uses several processes or devices; leave it out with -m 'not gpubench_parallel'"""
 
 
 def declare_options(parser: pytest.Parser) -> None:
@@ -44,7 +35,7 @@ def declare_options(parser: pytest.Parser) -> None:
     for name, metavar, text in _OF_SUPERVISOR:
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)
     text = "be process I of N: measure a share of the rounds"
-    group.addoption("--gpubench-process", metavar="I/N", type=_share, default=_WHOLE, help=text)
+    group.addoption("--gpubench-process", metavar="I/N", type=_share, default=WHOLE, help=text)
 
 
 def _share(text: str) -> tuple[int, int]:
@@ -105,98 +96,3 @@ def benchmark_option(config: pytest.Config, flag: str) -> Any:
 def launched() -> bool:
     """Return whether torchrun started this process as one of several."""
     return "TORCHELASTIC_RUN_ID" in os.environ
-
-
-def register(config: pytest.Config) -> None:
-    """Register markers, fixtures, and the rest of the plugin: at the first benchmark, unless an option of gpubench is
-    given or torchrun started this process."""
-    for line in _MARKERS.splitlines():
-        config.addinivalue_line("markers", line)
-    if launched() and config.getoption("--gpubench-ledger"):  # the session that started these ranks writes the files
-        for name in ("json", "save", "autosave", "save_data", "compare", "compare_fail", "histogram"):
-            if hasattr(config.option, f"benchmark_{name}"):
-                setattr(config.option, f"benchmark_{name}", None)
-        config.option.basetemp = config.option.xmlpath = None
-    config.pluginmanager.register(sys.modules[__name__], __name__)
-    config.pluginmanager.register(Measured() if equipped(config) else Unequipped())
-    given = (value for name, value in vars(config.option).items() if name.startswith("gpubench_"))
-    keys = (config.getini(option.ini) for option in (*OPTIONS, *OF_PYTEST))
-    if launched() or any(value not in (None, False, _WHOLE) for value in given) or any(keys):
-        from .hooks import Plugin
-
-        Plugin(config)
-    else:
-        config.pluginmanager.register(FirstBenchmark())
-
-
-class FirstBenchmark:
-    """Loads the rest of the plugin at the first benchmark: a suite without any doesn't pay for it."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Load the plugin if this test has a fixture or a marker of a benchmark."""
-        names = (*metafunc.fixturenames, *(marker.name for marker in metafunc.definition.iter_markers()))
-        if any(name.startswith(("benchmark", "gpubench")) for name in names):
-            from .hooks import Plugin
-
-            metafunc.config.pluginmanager.unregister(self)
-            plugin = Plugin(metafunc.config)
-            plugin.pytest_sessionstart()
-            plugin.pytest_generate_tests(metafunc)
-
-
-def _parameter(name: str, meaning: str) -> Any:
-    def value(request: pytest.FixtureRequest) -> Any:
-        return getattr(request, "param", PARAMETERS[name])
-
-    value.__doc__ = meaning
-    return pytest.fixture(name=f"gpubench_{name}")(value)
-
-
-gpubench_device = _parameter("device", "Name of the benchmark's device.")
-gpubench_dtype = _parameter("dtype", "Name of the benchmark's dtype.")
-gpubench_implementation = _parameter("implementation", "Which library does the work.")
-gpubench_variant = _parameter("variant", "How a network is run.")
-gpubench_cache = _parameter("cache", "Whether the device's last cache is flushed before every round.")
-
-
-@pytest.fixture
-def _gpubench_parameters(
-    gpubench_device: str, gpubench_dtype: str, gpubench_implementation: str, gpubench_variant: str, gpubench_cache: str
-) -> None:
-    """Depends on all five parameters."""
-
-
-@pytest.fixture
-def gpubench_ranks(request: pytest.FixtureRequest) -> Ranks:
-    """The processes, one per device, that measure a benchmark together: see :class:`gpubench.parallel.ranks.Ranks`."""
-    plugin: Any = request.config.pluginmanager.getplugin(STATE)
-    return plugin.ranks_of(request.node.nodeid)  # type: ignore[no-any-return]
-
-
-class Measured:
-    """The fixture beside pytest-benchmark's, which must be in the signature, or --benchmark-only skips the test."""
-
-    @pytest.fixture
-    def gpubench(
-        self, request: pytest.FixtureRequest, benchmark: Any, _gpubench_parameters: None
-    ) -> Iterator[Gpubench]:
-        """Check, warm up, time and record one call: see :class:`gpubench.measure.fixture.Gpubench`."""
-        plugin: Any = request.config.pluginmanager.getplugin(STATE)
-        if "gpubench" not in request.node.fixturenames:
-            raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
-        from .fixtures import equip
-
-        attempt = plugin.attempts[request.node.nodeid]
-        attempt.fixture = fixture = equip(request.node, attempt.case, plugin.session, benchmark)
-        yield fixture
-        fixture.require_no_declaration()  # of a fixture that ends
-
-
-class Unequipped:
-    """The fixture where pytest-benchmark is missing."""
-
-    @pytest.fixture
-    def gpubench(self, _gpubench_parameters: None) -> None:
-        """Skip the test: nothing can time it."""
-        pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")
