@@ -93,7 +93,7 @@ def copy_call(
         if limit_bytes is not None and nbytes > limit_bytes:
             raise Uncopyable(f"a copy needs {text(nbytes, 'B')}")
         with torch.no_grad(), restored_random_streams():
-            copied = _Unpickler(stream.getbuffer(), pickler.numbered).load()
+            function, args, named = _Unpickler(stream.getbuffer(), pickler.numbered).load()
     except Uncopyable:
         raise
     except RecursionError:
@@ -101,7 +101,8 @@ def copy_call(
     except Exception as error:
         message = " ".join(str(error).split())[:150]
         raise Uncopyable(f"the call can't be copied ({type(error).__name__}: {message})") from error
-    return CallCopy(*copied, pickler.memory.alive, State(pickler.owners.values()) if pickler.owners else None)
+    shared = State(pickler.owners.values()) if pickler.owners else None
+    return CallCopy(function, args, named, pickler.memory.alive, shared)
 
 
 @contextlib.contextmanager

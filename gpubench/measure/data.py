@@ -30,13 +30,12 @@ _OUT_OF_MEMORY = re.compile("(can't|unable to) allocate|out of memory|ALLOC_FAIL
 def require_memory(nbytes: float, device: Device) -> None:
     """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory, once garbage of earlier cases
     is freed."""
-    for collect in (gc.collect, None):
-        memory = device.memory()
-        if memory is None or nbytes <= MEMORY_SHARE * memory.free:
-            return
-        if collect:
-            collect()
-    raise TooLarge(f"needs {text(nbytes, 'B')} more on {device}, {text(memory.free, 'B')} are free")
+    memory = device.memory()
+    if memory is not None and nbytes > MEMORY_SHARE * memory.free:
+        gc.collect()
+        memory = device.memory() or memory
+        if nbytes > MEMORY_SHARE * memory.free:
+            raise TooLarge(f"needs {text(nbytes, 'B')} more on {device}, {text(memory.free, 'B')} are free")
 
 
 def shortage(error: BaseException) -> str | None:

@@ -137,7 +137,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
 def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
     """Return the call wrapped by ``torch.compile`` in one of its modes (``None``: its default); it compiles at its
     first call."""
-    config = getattr(torch.compiler, "config", None)
+    config: Any = getattr(torch.compiler, "config", None)
     if not hasattr(config, "force_disable_caches"):  # torch 2.8 and older
         config = importlib.import_module("torch._inductor.config")
     torch.compiler.reset()  # each case pays for its own compilation, whatever ran before

@@ -65,7 +65,7 @@ class State:
             return []
         self._room -= len(contents)
         self._kept.append((holder, contents))
-        named = contents.items() if isinstance(contents, dict) else enumerate(contents)
+        named: Any = contents.items() if isinstance(contents, dict) else enumerate(contents)
         named = [(name, getattr(part, "__func__", getattr(part, "fget", part))) for name, part in named]  # methods
         return [(name, part) for name, part in named if not isinstance(part, _CODE)]
 

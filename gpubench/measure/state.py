@@ -60,8 +60,9 @@ class State:
     def __init__(self) -> None:
         self._settings = _settings("torch" in sys.modules)  # its imports are over before the modules are noted
         if len(_modules) != len(sys.modules) or _lost_modules():  # copying them takes as long as half of the settings
-            _modules.clear(), _namespaces.clear()
+            _modules.clear()
             _modules.update(sys.modules)
+            _namespaces.clear()
             _namespaces.update(_find_namespaces())
         self._before, self._changed, self._lost = self._read(), dict[str, Any](), list[str]()
         self._functions = [(place, *found, found[1].copy()) for place, found in _namespaces.items()]
@@ -176,11 +177,14 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
     }
     for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):  # its signal would end the process in a later test
         if (timer := getattr(signal, name, None)) is not None:
-            stop = lambda running, timer=timer: running or signal.setitimer(timer, 0)  # noqa: E731
-            settings[f"signal.setitimer {name}"] = (lambda timer=timer: any(signal.getitimer(timer)), stop)
+            settings[f"signal.setitimer {name}"] = _timer(timer)
     if hasattr(os, "sched_getaffinity"):
         settings["cores"] = (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores))
     return settings | dict(_of_torch()) | dict(_of_native()) | dict(_of_modules()) if with_torch else settings
+
+
+def _timer(timer: int) -> _Setting:
+    return lambda: any(signal.getitimer(timer)), lambda running: running or signal.setitimer(timer, 0)
 
 
 def _of_torch() -> Iterator[tuple[str, _Setting]]:
