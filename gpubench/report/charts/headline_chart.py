@@ -121,6 +121,6 @@ def _share(study: Study, row: AnswerRow[Measured], item: Measured) -> RowMark:
 
 
 def _time(study: Study, row: AnswerRow[Measured], item: Measured) -> RowMark:
-    ends = (item.interval.low, item.interval.high) if item.interval else (None, None)
-    title = f"{words.benchmark(item.result)}: {item.time} {item.accuracy}"
-    return RowMark(item.time_s, role_of(study.names, item), item.time.mark + row.differing(item), *ends, title=title)
+    low, high = (item.interval.low, item.interval.high) if item.interval else (None, None)
+    title, text = f"{words.benchmark(item.result)}: {item.time} {item.accuracy}", item.time.mark + row.differing(item)
+    return RowMark(item.time_s, role_of(study.names, item), text, low, high, title=title)

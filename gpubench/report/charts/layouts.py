@@ -294,7 +294,7 @@ class NamedRows:
         for label, weight in zip(axes.get_yticklabels(which="both"), weights, strict=True):
             label.set_fontweight(weight)
         for label in axes.get_yticklabels():
-            label.set_ha("left")
+            label.set_horizontalalignment("left")
         limits = self._scale(page, axes, [mark for _, mark in marks])
         for at, mark in marks:
             self._draw_mark(page, axes, mark, at, limits)

@@ -67,8 +67,8 @@ def _mark(crossing: Crossing) -> Mark | None:
 
 def plainest_line(lines: Sequence[Line[Item]]) -> Line[Item]:
     """The line that stands for a workload: of the setting that the answer shows."""
-    ends = {line.items[-1]: line for line in lines}
-    return ends[plainest_first([*ends])[0]]
+    first = plainest_first([line.items[-1] for line in lines])[0]
+    return next(line for line in lines if line.items[-1] is first)
 
 
 def panel_title(line: Line[Any], name: bool, dtype: bool) -> str:
