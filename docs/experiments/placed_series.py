@@ -1,7 +1,7 @@
 """Record a series for ``verdicts.py recorded``: runs in turn, with the rounds at several placements and at one.
 
 python docs/experiments/placed_series.py FOLDER --pairs 12     # FOLDER/placed and FOLDER/unplaced, some ten minutes
-python docs/experiments/verdicts.py recorded FOLDER/placed --slowed test_slowed --slower-in series
+python docs/experiments/verdicts.py recorded FOLDER/placed --slowed slowed --in series
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def recorded(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> N
         ]
         print(f"| {size}, overlapping | {len(alarms)} | {sum(alarms)} |")
     print("\n| unchanged, pairs by lot | comparisons | with a false slower or faster |\n|---|---:|---:|")
-    for names in (sorted(series)[: len(series) // 2], sorted(series)[len(series) // 2 :]):
+    for names in filter(None, (sorted(series)[: len(series) // 2], sorted(series)[len(series) // 2 :])):
         for size in (3, 5, 8):
             wrong = by_lot([series[name] for name in names], slowed, size)
             print(f"| {size} pairs of {' and '.join(names)} | {LOTS} | {wrong} |")
