@@ -1,10 +1,12 @@
-"""Devices: the only package that knows their kinds. A kind is one class, here or registered by a plugin.
+"""Devices: the only package that knows their kinds. A kind is one file here, or one class that a plugin registers.
 
 torch is imported only when a function needs it.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,15 +14,16 @@ from dataclasses import dataclass
 from ..errors import UsageError
 from .base import EIGHT_BITS, KINDS, Device, Load, Memory, register
 from .cpu import Cpu
-from .cuda import Cuda
 from .lazy import torch
 from .torch_device import Mps, TorchDevice, Xpu, torch_kind
 
 __all__ = ["CPU", "EIGHT_BITS", "Choice", "Device", "Load", "Memory", "TorchDevice", "current", "find_device"]
 __all__ += ["in_use", "kinds", "present", "register", "select"]
 
-for _kind in (Cpu, Cuda, Mps, Xpu):
-    register(_kind)
+for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
+    importlib.import_module(f"{__name__}.{_module.name}")
+register(Mps)
+register(Xpu)
 
 CPU = Cpu()
 

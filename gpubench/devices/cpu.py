@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .base import Device, Memory
+from .base import Device, Memory, register
 from .lazy import psutil, torch
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -282,6 +282,7 @@ class EnergyCounter:
 _energy_counter = functools.cache(EnergyCounter)
 
 
+@register
 class Cpu(Device):
     """The CPU with all cores that this process may use."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
+from .base import register
 from .cpu import family
 from .torch_device import TorchDevice, torch
 
@@ -116,6 +117,7 @@ def _ticks_per_s(device: Cuda) -> float:
     return _HEADROOM * ticks / max(waited_ms, 1e-3) * 1e3
 
 
+@register
 class Cuda(TorchDevice):
     """CUDA devices, which differ from other torch devices in how they are found and in the reports of the driver's
     library."""

@@ -1,17 +1,19 @@
-"""Which pictures a report has, and what their files hold.
+"""Which pictures a report has, and what their files hold: each module ``NAME_chart`` of this folder makes some.
 
-Figures are plain frozen data, so that drawing decides nothing. The same figures give the same bytes: matplotlib's
-objects alone, no pyplot, nothing global is touched.
+Its function ``NAME_figures(study)`` returns plain frozen data, so that drawing decides nothing. The same figures give
+the same bytes: matplotlib's objects alone, no pyplot, nothing global is touched.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import pkgutil
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -21,17 +23,12 @@ from ...runfile.quantities import counted, shorten
 from ..answer import Answer, AnswerRow, choose_rows
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
-from .headline_chart import headline_figures
 from .inline import panels_of, swatch
 from .page import Figure, Page, rc_settings
-from .rate_chart import rate_figures, time_by_size
-from .scaling_chart import scaling_figures
+from .rate_chart import time_by_size
 from .selection import LEAST_VALUES
-from .speedup_chart import speedup_figures
 from .theme import LIGHT, recolour
 
-CHARTS = {"headline": headline_figures, "rate": rate_figures, "scaling": scaling_figures, "speedup": speedup_figures}
-"""The functions that make the figures of a study."""
 NEEDS = {
     "headline": "one benchmark",
     "speedup": "three values over a size, on two devices or in two libraries",
@@ -39,7 +36,7 @@ NEEDS = {
     "time": "three values over a size",
     "scaling": "three benchmarks that each use several devices at once",
 }
-"""The kinds of pictures, and what a picture of each kind takes."""
+"""Kinds of pictures, and what a picture of each takes."""
 _ESTIMATE = "estimate"
 """The kind that ``gpubench chart`` makes without this package, which must not import estimates."""
 _MOST_FOLDED = 10
@@ -65,11 +62,13 @@ def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]
     raised, as a picture must never cost the numbers. Without ``every`` those that answer its questions."""
     made: list[Figure] = []
     failed: list[str] = []
-    for name, figures_in in CHARTS.items():
-        try:
-            made += figures_in(study)
-        except Exception as error:
-            failed.append(_failure(f"{name} pictures", error))
+    for name in sorted(each.name for each in pkgutil.iter_modules(import_module(__package__).__path__)):
+        chart, _, is_chart = name.partition("_")
+        if is_chart == "chart":
+            try:
+                made += getattr(import_module(f"{__package__}.{name}"), f"{chart}_figures")(study)
+            except Exception as error:
+                failed.append(_failure(f"{chart} pictures", error))
     figures = sorted((figure for figure in made if every or figure.default), key=lambda figure: figure.rank)
     names = _stems(figure.name for figure in figures)
     return [replace(figure, name=name) for figure, name in zip(figures, names, strict=True)], failed
@@ -132,10 +131,10 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
     """
     if kind == _ESTIMATE:
         raise UsageError(f"gpubench chart RUN --kind {kind} -o FILE draws estimates, of a run in a file")
-    if kind is not None and kind not in NEEDS:
-        raise UsageError(f"unknown kind {kind!r}: choose {', '.join([*NEEDS, _ESTIMATE])}")
     figures, failed = plan(study, every=True)
     made = grouped(figures, lambda figure: figure.kind)
+    if kind is not None and kind not in (*NEEDS, *made):
+        raise UsageError(f"unknown kind {kind!r}: choose {', '.join(dict.fromkeys([*NEEDS, *made, _ESTIMATE]))}")
     alone = len({row.result.workload for row in study.measured}) == 1
     few = ("speedup", "time") if alone else ("time", "speedup") if study.rivals else ()
     if chosen := next((each for each in ((kind,) if kind else (*few, *made)) if each in made), None):

@@ -14,7 +14,7 @@ import records
 from drawing import drawn, faults, plan, study_of, words
 from matplotlib.figure import Figure as Canvas
 
-from gpubench.report.charts import pictures as charting
+from gpubench.report.charts import pictures as charting, rate_chart
 from gpubench.report.charts.layouts import LinePanels
 from gpubench.report.charts.page import log_axis, size_axis, spread, tick_text
 from gpubench.report.charts.pictures import render
@@ -213,7 +213,7 @@ def test_places_move_apart_as_little_as_it_takes(places, gap, expected):
 def test_a_chart_that_raises_costs_itself_alone(monkeypatch):
     study = study_of(records.cpu_run())
     whole, none = charting.plan(study, every=True)
-    monkeypatch.setitem(charting.CHARTS, "rate", lambda study: [][0])
+    monkeypatch.setattr(rate_chart, "rate_figures", lambda study: [][0])
     figures, failed = charting.plan(study, every=True)
     assert none == []
     assert [warning.split()[0] for warning in failed] == ["rate"]
