@@ -1,8 +1,12 @@
 """The same values in torch and in NumPy."""
 
 
-def measure(gpubench, function, numpy_function, *tensors, numpy_threads=1, **work):
-    """Time the function of torch, or that of NumPy, which uses ``numpy_threads``, on the same values."""
-    numpy = gpubench.implementation == "numpy"
-    gpubench.declare(threads=numpy_threads if numpy else None, **work)
-    gpubench(numpy_function if numpy else function, *map(gpubench.array, tensors))
+def numpy_threads(gpubench, threads=1):
+    """Return the threads that NumPy's function uses; ``None``, all, in a case of torch."""
+    return threads if gpubench.implementation == "numpy" else None
+
+
+def measure(gpubench, function, numpy_function, *tensors, threads=1, **work):
+    """Time the function of torch, or that of NumPy, which uses ``threads``, on the same values."""
+    gpubench.declare(threads=numpy_threads(gpubench, threads), **work)
+    gpubench(numpy_function if gpubench.implementation == "numpy" else function, *map(gpubench.array, tensors))

@@ -167,13 +167,11 @@ class Decoder(nn.Module):
     keys: torch.Tensor
     values: torch.Tensor
 
-    def __init__(self, size: str, batch: int, length: int, *, int8: bool = False) -> None:
+    def __init__(self, size: str, batch: int, length: int) -> None:
         super().__init__()
         library = _transformers()
         config = library.LlamaConfig(**LLAMAS[size])
         self.network = library.LlamaForCausalLM(config)
-        if int8:
-            _quantise(self.network)
         self._cache_type = _cache_type()
         shape = config.num_hidden_layers, batch, config.num_key_value_heads, length, config.head_dim
         self.register_buffer("keys", torch.empty(shape), persistent=False)
@@ -193,7 +191,7 @@ class Decoder(nn.Module):
         last product for the last token alone), and four for each pair of tokens, head and element of a head. The first
         tokens attend to those before them alone."""
         head = self.network.get_output_embeddings()
-        linear = [module for module in self.network.modules() if isinstance(module, nn.Linear | Int8Linear)]
+        linear = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
         weights = sum(module.weight.numel() for module in linear if module is not head)
         config, layers = self.network.config, len(self.keys)
         pairs = count * (self.start + count) if self.start else count * (count + 1) / 2
@@ -244,63 +242,6 @@ def _cache_type() -> Any:
     return FixedCache
 
 
-ROWS_AT_ONCE = 256
-"""Rows of 8-bit weights that are converted at a time where no kernel reads them: 8 to 30 MB in float64."""
-
-
-class Int8Linear(nn.Module):
-    """A linear layer whose weights are bytes with one scale per row, the storage of weight-only quantisation."""
-
-    weight: torch.Tensor
-    scale: torch.Tensor
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.register_buffer("weight", torch.empty(outputs, inputs, dtype=torch.int8))
-        self.register_buffer("scale", torch.empty(outputs))
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Map (…, inputs) to (…, outputs), in the dtype of the inputs.
-
-        float64, which the kernel lacks, is computed by the definition, a few rows of the weights at a time so that they
-        never exist in that dtype; so is all on an accelerator, where the kernel of PyTorch 2.13 is far from the
-        bandwidth (pytorch#190529), but for one row.
-        """
-        accelerator = inputs.device.type != "cpu"
-        if accelerator and inputs.shape[:-1].numel() == 1:
-            return self.sum(inputs)
-        if accelerator or inputs.dtype == torch.float64:
-            parts = (
-                nn.functional.linear(inputs, part.to(inputs.dtype)) for part in torch.split(self.weight, ROWS_AT_ONCE)
-            )
-            return torch.cat([*parts], -1) * self.scale
-        flat = inputs.reshape(-1, inputs.shape[-1])
-        product: torch.Tensor = torch._weight_int8pack_mm(flat, self.weight, self.scale)
-        return product.reshape(*inputs.shape[:-1], -1)
-
-    def sum(self, row: torch.Tensor) -> torch.Tensor:
-        """Return the answer to one row as a sum, of which a compiler makes one pass over the bytes of the weights."""
-        return (row.unsqueeze(-2) * self.weight.to(row.dtype)).sum(-1) * self.scale
-
-
-def _quantise(network: nn.Module) -> None:
-    """Replace all linear layers, which have no bias, by :class:`Int8Linear`."""
-    for module in list(network.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child.in_features, child.out_features))
-
-
-def require_int8(device: torch.device, dtype: torch.dtype, variant: str, rows: int) -> None:
-    """Raise :class:`Unmeasurable` where torch has no good product with 8-bit weights: on an accelerator only a compiler
-    makes one, of one row. Before a product of more rows it writes the weights out in the dtype of the inputs
-    (torch 2.13, ``_inductor/decomposition.py``), which takes longer than to read them in that dtype."""
-    if device.type != "cpu" and variant == "eager":
-        raise Unmeasurable("on a GPU products with int8 weights need a compiler: --variant compile")
-    if device.type != "cpu" and rows > 1:
-        raise Unmeasurable(f"no kernel reads int8 weights for {rows} rows: a compiler writes them out in {dtype}")
-
-
 VALUES_DRAWN = 4_194_301
 """Number of random values that all weights of a decoder repeat: a prime, so that no two rows are equal."""
 INITIAL_STD = 0.02
@@ -308,8 +249,6 @@ INITIAL_STD = 0.02
 CHOICE_TOLERANCE = 1e-2
 """A chosen token's score may be below the best one by this share of the largest score: rounding may swap two that are
 so close."""
-BYTE_STD = 73.3
-"""Standard deviation of signed bytes that are all equally likely."""
 
 
 def _deviations(network: Any) -> dict[int, float]:
@@ -343,15 +282,13 @@ def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
     decoder.to_empty(device=data.device).requires_grad_(False)
     if tied:
         head.weight = table.weight
-    normal, whole = data.randn(VALUES_DRAWN), data.randint(-127, 128, (VALUES_DRAWN,), dtype=torch.int8)
+    values = data.randn(VALUES_DRAWN)
     for turn, module in enumerate(decoder.modules()):
         std = stds.get(id(module), INITIAL_STD)
         for weight in module.parameters(recurse=False):
-            _fill(weight, normal.roll(turn * 99_991), std)
+            _fill(weight, values.roll(turn * 99_991), std)
         for buffer in module.buffers(recurse=False):
-            _fill(buffer, (normal if buffer.is_floating_point() else whole).roll(turn * 99_991), 1)
-        if isinstance(module, Int8Linear):
-            module.scale.fill_(std / BYTE_STD)
+            _fill(buffer, values.roll(turn * 99_991), 1.0)
     body = network.model
     body.rotary_emb = type(body.rotary_emb)(config=network.config).to(data.device)  # computed in float32
     return decoder
@@ -363,7 +300,7 @@ def _fill(tensor: torch.Tensor, values: torch.Tensor, std: float) -> None:
         tensor.fill_(1)
     else:
         whole = values.repeat(-(-tensor.numel() // len(values)))[: tensor.numel()]
-        tensor.copy_(whole.mul_(std).view(tensor.shape) if std != 1 else whole.view(tensor.shape))
+        tensor.copy_(whole.mul_(std).view(tensor.shape))
 
 
 class Served(nn.Module):

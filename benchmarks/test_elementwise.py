@@ -7,6 +7,8 @@ memory, on a CPU mostly page faults, so it is a separate case.
 import pytest
 import torch
 
+from .libraries import numpy_threads
+
 pytestmark = pytest.mark.gpubench(
     kind="elementwise",
     implementations=["torch", "numpy"],
@@ -27,11 +29,6 @@ THREE_FORMS = pytest.mark.gpubench_sweep("form", smoke=FORMS, quick=FORMS[:2], f
 TWO_FORMS = pytest.mark.parametrize("form", FORMS[:2])
 
 
-def threads(gpubench):
-    """Return the threads that the work uses: NumPy's elementwise work has one; ``None`` means all."""
-    return 1 if gpubench.implementation == "numpy" else None
-
-
 def signs(gpubench, n):
     """Return random +1 and -1: repeated multiplication by them stays finite."""
     return gpubench.randn(n).sign()
@@ -47,7 +44,7 @@ def result_of(gpubench, form, first):
 def binary(gpubench, form, name, a, b):
     """Time one form of ``a ? b``: the function of this name in each library."""
     n = a.numel()
-    gpubench.declare(items=n, flops=n, nbytes=3 * a.nbytes, threads=threads(gpubench))
+    gpubench.declare(items=n, flops=n, nbytes=3 * a.nbytes, threads=numpy_threads(gpubench))
     if form == "inplace" and gpubench.implementation == "torch":
         gpubench(getattr(torch.Tensor, f"{name}_"), a, b)
     else:
@@ -83,7 +80,7 @@ def multiply_add(xp, r, a, b, out=None, scratch=None):
 @pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": [10**5, 10**7]})
 def test_multiply_add(gpubench, form, n):
     r, a, b = gpubench.randn(n), gpubench.randn(n), gpubench.randn(n)
-    gpubench.declare(items=n, flops=2 * n, nbytes=4 * r.nbytes, threads=threads(gpubench))
+    gpubench.declare(items=n, flops=2 * n, nbytes=4 * r.nbytes, threads=numpy_threads(gpubench))
     if gpubench.implementation != "torch":
         inputs = [gpubench.array(tensor) for tensor in (r, a, b)]
         scratch = () if form == "allocating" else (gpubench.array(gpubench.empty(n)),)
@@ -101,7 +98,7 @@ def test_multiply_add(gpubench, form, n):
 def test_exp(gpubench, form, n):
     x = gpubench.array(gpubench.randn(n))
     # An exponential counts as one FLOP by convention.
-    gpubench.declare(items=n, flops=n, nbytes=2 * x.nbytes, threads=threads(gpubench))
+    gpubench.declare(items=n, flops=n, nbytes=2 * x.nbytes, threads=numpy_threads(gpubench))
     gpubench(gpubench.xp.exp, x, **result_of(gpubench, form, x))
 
 
@@ -110,5 +107,5 @@ def test_exp(gpubench, form, n):
 def test_sum(gpubench, n):
     """Positive numbers: a sum of both signs may be near zero, where no relative error is small."""
     x = gpubench.array(gpubench.randn(n).abs())
-    gpubench.declare(items=n, flops=n, nbytes=x.nbytes, threads=threads(gpubench))
+    gpubench.declare(items=n, flops=n, nbytes=x.nbytes, threads=numpy_threads(gpubench))
     gpubench(gpubench.xp.sum, x)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from gpubench.errors import WrongAnswer
 
-from .libraries import measure
+from .libraries import measure, numpy_threads
 
 WIDTH, TABLE = 128, 100_000
 """Columns and rows of the embedding table: 51 MB in float32, more than most caches hold."""
@@ -200,6 +200,6 @@ def test_random_numbers(gpubench, n):
     if gpubench.first:
         require_normal(torch.as_tensor(draw(n, **how)).cpu().double().numpy())
     why = "random values: their mean and variance are checked"
-    threads = 1 if gpubench.implementation == "numpy" else None
-    gpubench.declare(check=why, nbytes=n * gpubench.dtype.itemsize, items=n, threads=threads)
+    nbytes = n * gpubench.dtype.itemsize
+    gpubench.declare(check=why, nbytes=nbytes, items=n, threads=numpy_threads(gpubench))
     gpubench(draw, n, **how)

@@ -17,9 +17,9 @@ FULL = [("125M", batch, tg) for batch in (1, 8, 32) for tg in (128, 1024)]
 FULL += [(model, batch, tg) for model in ("1B", "8B") for batch in (1, 8, 32) for tg in (128, 4096)]
 
 
-def infer(gpubench, model, batch, start, count, *, int8=False):
+def infer(gpubench, model, batch, start, count):
     """Measure one call: ``count`` tokens of each of ``batch`` sequences, after ``start`` tokens."""
-    decoder = models.on_device(lambda: models.Decoder(model, batch, start + count, int8=int8), gpubench.data)
+    decoder = models.on_device(lambda: models.Decoder(model, batch, start + count), gpubench.data)
     decoder.start = start
     tokens = gpubench.randint(models.LLAMAS[model]["vocab_size"], (batch, count))
     work = {"flops": decoder.flops(batch, count), "nbytes": decoder.least_bytes(batch, count)}
@@ -43,11 +43,3 @@ def test_prefill(gpubench, model, pp):
 def test_decode(gpubench, model, batch, tg):
     """The next token of each sequence, always at the same position, so that every call does the same work."""
     infer(gpubench, model, batch, tg, 1)
-
-
-@pytest.mark.gpubench(title="Llama decode, int8", size="batch", dtypes=["bfloat16"], variants=["eager", "compile"])
-@pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
-def test_decode_int8(gpubench, model, batch, tg):
-    """The same with 8-bit weights and 16-bit activations: half the bytes to read. On a GPU one sequence, compiled."""
-    models.require_int8(gpubench.device, gpubench.dtype, gpubench.variant, batch)
-    infer(gpubench, model, batch, tg, 1, int8=True)

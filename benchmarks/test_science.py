@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from gpubench.errors import WrongAnswer
 
-from .libraries import measure
+from .libraries import measure, numpy_threads
 
 pytestmark = pytest.mark.gpubench(kind="science", implementations=["torch", "numpy"], size="n")
 
@@ -50,9 +50,7 @@ def test_kmeans(gpubench, n):
     centres, labels = gpubench.randn(CLUSTERS, DIMENSIONS), gpubench.randint(CLUSTERS, (n,))
     points = centres[labels] + gpubench.randn(n, DIMENSIONS) / 10
     work = {"flops": 2 * n * CLUSTERS * DIMENSIONS, "nbytes": points.nbytes + 2 * centres.nbytes}
-    measure(
-        gpubench, kmeans_step, numpy_kmeans_step, points, centres, numpy_threads=None, items=n, unit="point", **work
-    )
+    measure(gpubench, kmeans_step, numpy_kmeans_step, points, centres, threads=None, items=n, unit="point", **work)
 
 
 QUERIES, NEIGHBOURS = 100, 10
@@ -77,7 +75,7 @@ def test_nearest_neighbours(gpubench, n):
     """The ten nearest of n points, for each of 100 queries. FLOPs are those of the product."""
     base, queries = gpubench.randn(n, 2 * DIMENSIONS), gpubench.randn(QUERIES, 2 * DIMENSIONS)
     work = {"flops": 4 * n * QUERIES * DIMENSIONS, "nbytes": base.nbytes + queries.nbytes}
-    measure(gpubench, nearest, numpy_nearest, base, queries, numpy_threads=None, items=QUERIES, unit="query", **work)
+    measure(gpubench, nearest, numpy_nearest, base, queries, threads=None, items=QUERIES, unit="query", **work)
 
 
 # Simulation -----------------------------------------------------------------------------------------------------------
@@ -122,13 +120,12 @@ def test_option_price(gpubench, n):
         dtype = np.float32 if gpubench.dtype == torch.float32 else np.float64
         generator = np.random.default_rng(gpubench.data.seed)
         function, args, kind = numpy_simulated_price, (n, generator, dtype), {}
-        work["threads"] = 1
     else:
         function, args = simulated_price, (n,)
         kind = {"dtype": gpubench.dtype, "device": gpubench.device}
     if gpubench.first:
         require_price(float(function(*args, **kind)), n)
-    gpubench.declare(**work)
+    gpubench.declare(threads=numpy_threads(gpubench), **work)
     gpubench(function, *args, **kind)
 
 

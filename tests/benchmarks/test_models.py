@@ -2,13 +2,9 @@
 the seed, and one that doesn't fit says so first."""
 
 import sys
-import types
-from functools import partial
 
 import pytest
 import torch
-from dispatched import Dispatched
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import models
 from gpubench.devices import CPU
@@ -16,7 +12,6 @@ from gpubench.devices.base import Memory
 from gpubench.errors import TooLarge, Unmeasurable, WrongAnswer
 from gpubench.measure.copies import copy_call
 from gpubench.measure.data import Data
-from gpubench.measure.verify import in_float64
 from gpubench.measure.work import count
 
 PROMPT, MORE = 16, 16
@@ -130,64 +125,13 @@ def test_least_bytes_of_a_step_are_weights_cache_and_scores():
     assert network.least_bytes(1, 1) == every - (32_000 - 1) * 768 * 4 + 32_000 * 4
 
 
-@pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize(("start", "more"), [(0, PROMPT), (PROMPT, 1), (PROMPT, MORE)])
 @torch.inference_mode()
-def test_flops_are_those_that_torch_counts(int8, start, more):
-    network = decoder(batch=2, int8=int8)
+def test_flops_are_those_that_torch_counts(start, more):
+    network = decoder(batch=2)
     network.start = start
     counted = count(copy_call(network, (data().randint(16_000, (2, more)),), {}))
     assert network.flops(2, more) == pytest.approx(counted.flops, rel=1e-3)
-
-
-@torch.inference_mode()
-def test_int8_weights_are_scaled_rows_that_count_as_the_layers_they_stand_for():
-    network, tokens = decoder(int8=True), data().randint(16_000, (2, PROMPT))
-    assert difference(network(tokens), in_float64(network)(tokens)) < 1e-3
-    assert network.flops(2, PROMPT) == decoder().flops(2, PROMPT)
-    block = network.network.model.layers[0].mlp
-    for layer, std in ((block.up_proj, models.INITIAL_STD), (block.down_proj, models.INITIAL_STD / 4)):
-        assert (layer.weight.float().std() * layer.scale[0]).item() == pytest.approx(std, rel=0.02)
-    assert network.least_bytes(2, 1) < decoder().least_bytes(2, 1) / 3
-
-
-def test_int8_weights_on_a_gpu_are_for_a_compiler_not_for_the_slow_kernel(monkeypatch):
-    monkeypatch.setattr(torch, "_weight_int8pack_mm", lambda *_: pytest.fail("PyTorch's kernel"))
-    with pytest.raises(Unmeasurable, match="--variant compile"):
-        models.require_int8(torch.device("cuda"), torch.bfloat16, "eager", 1)
-    models.require_int8(torch.device("cuda"), torch.bfloat16, "compile", 1)
-    models.require_int8(torch.device("cpu"), torch.bfloat16, "eager", 8)
-    with pytest.raises(Unmeasurable, match="no kernel reads int8 weights for 8 rows: a compiler writes them out"):
-        models.require_int8(torch.device("cuda"), torch.bfloat16, "compile", 8)
-    layer = models.Int8Linear(8, 4)
-    layer.weight.random_(-9, 9), layer.scale.uniform_()
-    monkeypatch.setattr(torch.nn.functional, "linear", lambda _, weight: weight.float().t())
-    monkeypatch.setattr(layer, "sum", lambda _: "a sum")
-    there = partial(types.SimpleNamespace, dtype=torch.float32, device=torch.device("cuda"))
-    assert layer.forward(there(shape=torch.Size([1, 8]))) == "a sum"
-    assert torch.equal(layer.forward(there(shape=torch.Size([2, 8]))), layer.weight.float().t() * layer.scale)
-
-
-def test_one_row_by_int8_weights_is_a_sum_which_a_compiler_fuses():
-    """A product of one row reads the weights from memory again after they were written out in its dtype."""
-    layer, rows = models.Int8Linear(8, 4), torch.randn(2, 1, 8, dtype=torch.float64)
-    layer.weight.random_(-9, 9), layer.scale.uniform_()
-    with FlopCounterMode(display=False) as counter:
-        alone = torch.stack([layer.sum(row) for row in rows])
-    assert counter.get_total_flops() == 0
-    assert torch.allclose(alone, layer(rows))
-
-
-def test_int8_weights_never_exist_as_a_whole_in_the_dtype_of_their_reference():
-    """They count as bytes where the memory for a reference is estimated."""
-    made = []
-    layer, rows = models.Int8Linear(8, 3 * models.ROWS_AT_ONCE + 1), torch.ones(1, 8, dtype=torch.float64)
-    layer.weight.random_(-9, 9), layer.scale.fill_(1)
-    with Dispatched(lambda *seen: made.append(seen[-1])):
-        answer = layer(rows)
-    assert torch.equal(answer[0], layer.weight.double().sum(1))
-    tensors = [each for each in made if isinstance(each, torch.Tensor)]
-    assert max(each.numel() for each in tensors if each.dtype == torch.float64) == 8 * models.ROWS_AT_ONCE
 
 
 @torch.inference_mode()
