@@ -272,12 +272,6 @@ def test_cache(gpubench):
     gpubench(cache.add, gpubench.randn(4, 8))
     assert cache.layers[0]["rows"].dtype == torch.float32
 
-def test_buffer(gpubench):
-    gpubench(gpubench.module(Centre), gpubench.randn(4, 8))
-
-def test_method(gpubench):
-    gpubench(lambda net, x: net.encode(x), gpubench.module(Centre), gpubench.randn(4, 8))
-
 def test_view(gpubench):
     buffer = gpubench.randn(8, 8)
     gpubench(lambda whole, part, x: (whole.copy_(x), part.sum())[1], buffer, buffer[:4], gpubench.randn(8, 8))
@@ -286,89 +280,12 @@ def test_parameters(gpubench):
     net = gpubench.module(lambda: nn.Linear(8, 8))
     gpubench(gradients, net, list(net.parameters()), gpubench.randn(4, 8))
 
-def test_message(gpubench):
-    gpubench(lambda x: len(pickle.dumps(x)), gpubench.randn(100))
-
-def test_tiny(gpubench):
-    gpubench(lambda p: (p + torch.finfo(p.dtype).tiny).log(), torch.zeros(100))
-
-def test_address(gpubench):
-    gpubench(id, gpubench.randn(8))
-
-def flat(gpubench):
-    return gpubench.randn(64, 4) @ gpubench.randn(4, 64)
-
-def test_rank(gpubench):
-    gpubench(torch.linalg.matrix_rank, flat(gpubench))
-
-def test_rank_of_numpy(gpubench):
-    gpubench(np.linalg.matrix_rank, flat(gpubench).numpy())
-
-def test_rank_of_solution(gpubench):
-    a = flat(gpubench)
-    gpubench(lambda a: torch.linalg.lstsq(a, a, driver="gelsy").rank, a)
-
-def test_secret(gpubench):
-    gpubench(lambda x: secrets.randbelow(10**9), gpubench.randn(8))
-
-def test_identifier(gpubench):
-    gpubench(lambda x: x + uuid.uuid4().int % 10**5, gpubench.randn(8))
-
-def test_system(gpubench):
-    draws = random.SystemRandom()
-    gpubench(lambda x: x * draws.random(), gpubench.randn(8))
-
 class Counter:
     calls = 0
 
     def scaled(self, x):
         Counter.calls += 1
         return x * Counter.calls
-
-def test_class_counter(gpubench):
-    gpubench(Counter().scaled, gpubench.randn(8))
-
-def test_float8(gpubench):
-    gpubench(lambda x: x.to(torch.float8_e4m3fn), gpubench.randn(64))
-
-def test_float8_e5m2(gpubench):
-    gpubench(lambda x: x.to(torch.float8_e5m2), gpubench.randn(64))
-
-def test_half_complex(gpubench):
-    gpubench(lambda x: x.to(torch.complex32), gpubench.randn(64))
-
-def test_lazy(gpubench):
-    gpubench(nn.LazyLinear(16), gpubench.randn(8, 32))
-
-def test_lazy_module(gpubench):
-    gpubench(gpubench.module(lambda: nn.LazyConv2d(4, 3)), gpubench.randn(1, 3, 8, 8))
-
-def test_nested(gpubench):
-    gpubench(torch.neg, torch.nested.nested_tensor([torch.randn(3), torch.randn(2)]))
-
-def test_masked(gpubench):
-    gpubench(lambda x: torch.masked.masked_tensor(x, x > 0), gpubench.randn(8))
-
-def test_quantised(gpubench):
-    gpubench(torch.dequantize, torch.quantize_per_tensor(torch.randn(8), 0.1, 0, torch.qint8))
-
-def test_list(gpubench):
-    gpubench(lambda x: x.tolist(), gpubench.randn(1_000_000))
-
-def test_text(gpubench):
-    gpubench(lambda x: np.array([f"{value:.2f}" for value in x.tolist()]), gpubench.randn(8))
-
-def test_objects(gpubench):
-    gpubench(lambda x: np.array([str(x)], dtype=object), gpubench.randn(8))
-
-def test_deep(gpubench):
-    gpubench(lambda x: functools.reduce(lambda nested, _: [nested], range(5000), x.sin()), gpubench.randn(8))
-
-def test_returned(gpubench):
-    gpubench(lambda x: (x.sin(), x), gpubench.randn(8))
-
-def test_random(gpubench):
-    gpubench(lambda x: x * np.random.rand(), gpubench.randn(8))
 
 class Settings(dict):
     __getattr__ = dict.__getitem__
@@ -380,25 +297,52 @@ class Answers:
     def __call__(self, x):
         return x * 2
 
-def test_settings(gpubench):
-    gpubench(lambda x, settings: x * settings.scale, gpubench.randn(8), Settings(scale=2.0))
+draws, gelsy = random.SystemRandom(), functools.partial(torch.linalg.lstsq, driver="gelsy")
+x, w, s = torch.randn(8, 64).bfloat16(), torch.randint(-8, 8, (64, 32), dtype=torch.int8), torch.rand(32).bfloat16()
+image, flat = torch.randn(1, 3, 8, 8), torch.randn(64, 4) @ torch.randn(4, 64)
+query = torch.randn(1, 2, 16, 8)
 
-def test_answers(gpubench):
-    gpubench(Answers(), gpubench.randn(8))
+def nested():
+    return torch.nested.nested_tensor([torch.randn(3), torch.randn(2)])
 
-def test_attention(gpubench):
-    x = gpubench.randn(1, 2, 16, 8)
-    gpubench(nn.functional.scaled_dot_product_attention, x, x, x)
+CALLS = {
+    "buffer": lambda g: (g.module(Centre), g.randn(4, 8)),
+    "method": lambda g: (lambda net, x: net.encode(x), g.module(Centre), g.randn(4, 8)),
+    "message": lambda g: (lambda x: len(pickle.dumps(x)), g.randn(100)),
+    "tiny": lambda g: (lambda p: (p + torch.finfo(p.dtype).tiny).log(), torch.zeros(100)),
+    "address": lambda g: (id, g.randn(8)),
+    "rank": lambda g: (torch.linalg.matrix_rank, flat.clone()),
+    "rank_of_numpy": lambda g: (np.linalg.matrix_rank, flat.numpy()),
+    "rank_of_solution": lambda g: (lambda a: gelsy(a, a).rank, flat.clone()),
+    "secret": lambda g: (lambda x: secrets.randbelow(10**9), g.randn(8)),
+    "identifier": lambda g: (lambda x: x + uuid.uuid4().int % 10**5, g.randn(8)),
+    "system": lambda g: (lambda x: x * draws.random(), g.randn(8)),
+    "class_counter": lambda g: (Counter().scaled, g.randn(8)),
+    "float8": lambda g: (lambda x: x.to(torch.float8_e4m3fn), g.randn(64)),
+    "float8_e5m2": lambda g: (lambda x: x.to(torch.float8_e5m2), g.randn(64)),
+    "half_complex": lambda g: (lambda x: x.to(torch.complex32), g.randn(64)),
+    "lazy": lambda g: (nn.LazyLinear(16), g.randn(8, 32)),
+    "lazy_module": lambda g: (g.module(lambda: nn.LazyConv2d(4, 3)), image),
+    "nested": lambda g: (torch.neg, nested()),
+    "masked": lambda g: (lambda x: torch.masked.masked_tensor(x, x > 0), g.randn(8)),
+    "quantised": lambda g: (torch.dequantize, torch.quantize_per_tensor(torch.randn(8), 0.1, 0, torch.qint8)),
+    "list": lambda g: (lambda x: x.tolist(), g.randn(1_000_000)),
+    "text": lambda g: (lambda x: np.array([f"{value:.2f}" for value in x.tolist()]), g.randn(8)),
+    "objects": lambda g: (lambda x: np.array([str(x)], dtype=object), g.randn(8)),
+    "deep": lambda g: (lambda x: functools.reduce(lambda inner, _: [inner], range(5000), x.sin()), g.randn(8)),
+    "returned": lambda g: (lambda x: (x.sin(), x), g.randn(8)),
+    "random": lambda g: (lambda x: x * np.random.rand(), g.randn(8)),
+    "settings": lambda g: (lambda x, settings: x * settings.scale, g.randn(8), Settings(scale=2.0)),
+    "answers": lambda g: (Answers(), g.randn(8)),
+    "attention": lambda g: (nn.functional.scaled_dot_product_attention, query, query, query),
+    "clock": lambda g: (lambda x: x * (time.perf_counter() * 1e3 % 1), g.randn(8)),
+    "cancelled": lambda g: (lambda x: (x + 1e6) - 1e6, g.randn(64)),
+    "weights": lambda g: (lambda x, w, s: (x @ w.to(x.dtype)) * s, x, w, s),
+}
 
-def test_clock(gpubench):
-    gpubench(lambda x: x * (time.perf_counter() * 1e3 % 1), gpubench.randn(8))
-
-def test_cancelled(gpubench):
-    gpubench(lambda x: (x + 1e6) - 1e6, gpubench.randn(64))
-
-def test_weights(gpubench):
-    x, w, s = torch.randn(8, 64).bfloat16(), torch.randint(-8, 8, (64, 32), dtype=torch.int8), torch.rand(32).bfloat16()
-    gpubench(lambda x, w, s: (x @ w.to(x.dtype)) * s, x, w, s)
+@pytest.mark.parametrize("name", CALLS)
+def test_call(gpubench, name):
+    gpubench(*CALLS[name](gpubench))
 
 def chosen(x, wrong):
     if not (compiled := pathlib.Path(f"compiled{wrong}")).exists():
@@ -406,16 +350,17 @@ def chosen(x, wrong):
         time.sleep(0.6)
     return x[:32].sum() * (1 + wrong * (x.dtype == torch.float32))
 
-def test_slow_first(gpubench, monkeypatch):
+@pytest.fixture
+def limited(monkeypatch):
     monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
+
+def test_slow_first(gpubench, limited):
     gpubench(chosen, gpubench.randn(64), 0.0)
 
-def test_wrong_slow_first(gpubench, monkeypatch):
-    monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
+def test_wrong_slow_first(gpubench, limited):
     gpubench(chosen, gpubench.randn(64), 0.01)
 
-def test_slow_step(gpubench, monkeypatch):
-    monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
+def test_slow_step(gpubench, limited):
     steps = []
 
     def step(x):
@@ -425,47 +370,24 @@ def test_slow_step(gpubench, monkeypatch):
 
     gpubench.declare(check=lambda x: x[:32].sum() * len(steps))(step, gpubench.randn(64))
 
-def test_plain(benchmark):
-    benchmark(torch.neg, torch.nested.nested_tensor([torch.randn(3), torch.randn(2)]))
-
-def test_plain_answers(benchmark):
-    benchmark(Answers(), 2)
-
-def test_plain_bits(benchmark):
-    benchmark(torch.clone, torch.zeros(8, dtype=torch.uint8).view(torch.bits8))
+@pytest.mark.parametrize(
+    "call", [(torch.neg, nested()), (Answers(), 2), (torch.clone, torch.zeros(8, dtype=torch.uint8).view(torch.bits8))]
+)
+def test_plain(benchmark, call):
+    benchmark(*call)
 """
 LATER = "the first result alone: the call changes what it uses"
+PASSED = """average cache view parameters method float8 float8_e5m2 half_complex lazy lazy_module nested masked
+    quantised list text returned weights slow_first slow_step attention settings answers"""
+DTYPE = "the result depends on the dtype, so float64 has another one"
+DRAWN = "the same call gives another result each time"
 OUTCOMES = {
     **dict.fromkeys(("global", "buffer", "class_counter"), ("passed", LATER)),
-    **dict.fromkeys(("average", "cache", "view", "parameters"), ("passed", None)),
-    **dict.fromkeys(
-        ("method", "float8", "float8_e5m2", "half_complex", "lazy", "lazy_module", "nested"), ("passed", None)
-    ),
-    **dict.fromkeys(
-        (
-            "masked",
-            "quantised",
-            "list",
-            "text",
-            "returned",
-            "weights",
-            "slow_first",
-            "slow_step",
-            "attention",
-            "settings",
-            "answers",
-        ),
-        ("passed", None),
-    ),
-    **dict.fromkeys(
-        ("message", "tiny", "rank", "rank_of_numpy", "rank_of_solution"),
-        ("unchecked", "the result depends on the dtype, so float64 has another one"),
-    ),
+    **dict.fromkeys(PASSED.split(), ("passed", None)),
+    **dict.fromkeys(("message", "tiny", "rank", "rank_of_numpy", "rank_of_solution"), ("unchecked", DTYPE)),
     "address": ("unchecked", "the result depends on where the data lie in memory"),
     "objects": ("unchecked", "an array of objects can't be compared"),
-    **dict.fromkeys(
-        ("clock", "secret", "identifier", "system"), ("unchecked", "the same call gives another result each time")
-    ),
+    **dict.fromkeys(("clock", "secret", "identifier", "system"), ("unchecked", DRAWN)),
     "deep": ("unchecked", "the result is nested too deeply to compare"),
     "random": ("passed", "the first result alone: the call draws random numbers"),
 }
@@ -473,9 +395,9 @@ OUTCOMES = {
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_users_call_is_checked_or_says_truly_why_not(bench):
-    ran = bench("import torch\n" + USERS, passed=len(OUTCOMES) + 4, failed=1)
-    marks = {mark["name"].partition("[")[0].removeprefix("test_"): mark["extra_info"] for mark in ran.marks}
-    records = {name: extra["gpubench"] for name, extra in marks.items() if not name.startswith("plain")}
+    ran = bench("import pytest, torch\n" + USERS, passed=len(OUTCOMES) + 4, failed=1)
+    marks = {mark["params"].get("name", mark["name"].partition("[")[0][5:]): mark["extra_info"] for mark in ran.marks}
+    records = {name: extra["gpubench"] for name, extra in marks.items() if name != "plain"}
     checks = {name: record["check"] for name, record in records.items() if record.get("check")}
     assert "rounding moves the result by" in checks.pop("cancelled")["reason"]
     assert {name: (check["status"], check["reason"]) for name, check in checks.items()} == OUTCOMES
