@@ -9,7 +9,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,11 @@ class State:
         if isinstance(holder, torch.Tensor):
             plain = type(holder) in (torch.Tensor, torch.nn.Parameter) and holder.layout is torch.strided
             if plain and not holder.is_meta and holder.numel() <= self._room:
+                values = holder.detach().clone()
                 self._room -= holder.numel()
-                self._kept.append((holder, holder.detach().clone()))
+                with suppress(NotImplementedError):  # torch compares no nested tensors, 4 bits or complex halves
+                    torch.equal(holder.detach(), values)
+                    self._kept.append((holder, values))
             return []
         contents = _contents(holder)
         if contents is None or len(contents) > self._room:

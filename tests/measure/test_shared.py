@@ -95,7 +95,9 @@ def test_a_tensor_of_a_class_that_a_copied_call_writes_is_put_back():
 def test_a_shared_module_is_as_before_and_keeps_what_it_imported(monkeypatch, place):
     name = "some_package"
     source = """
+import torch
 cache = {}
+nested, bits = torch.nested.nested_tensor([torch.ones(2)]), torch.zeros(4, dtype=torch.uint8).view(torch.bits8)
 def average(x):
     import textwrap
     global wrap
