@@ -34,9 +34,11 @@ _WITH_CLASSES = frozenset({"gpubench", "json", "pathlib", "psutil"})
 _MODULES = frozenset(
     {"builtins", "contextlib", "functools", "io", "math", "msgspec", "msgspec.json", "os", "pathlib", "psutil", "re"}
     | {"scipy.special", "statistics", "subprocess", "threadpoolctl", "time", "torch.utils._pytree"}
+    | {"numpy", "numpy.fft", "numpy.linalg", "torch", "torch.fft", "torch.linalg", "torch.nn.functional"}
 )
-"""Modules, beside the whole of gpubench and json, with functions that gpubench calls around every test: one that a test
-has replaced would fail all later tests. Of the first four packages the methods of classes count too."""
+"""Modules, beside the whole of gpubench and json, with functions that gpubench or other tests call: one that a test has
+replaced would fail all later tests, or be timed. Of the packages with classes, their methods count too."""
+_WRAPPED = "manual_seed"  # torch's compiler wraps it once it is loaded
 _IMMUTABLE = 1 << 8  # Python's flag of a class in C with attributes that can't be set
 
 _modules: dict[str, ModuleType] = {}
@@ -78,7 +80,7 @@ class State:
             for place, owner, attributes, before in self._functions
             if differ(before, attributes)
             for name, function in before.items()
-            if attributes.get(name) is not function and is_function(function)
+            if attributes.get(name) is not function and is_function(function) and name != _WRAPPED
         ]
         if lost := _lost_modules():
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
@@ -178,6 +180,10 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
     for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):  # its signal would end the process in a later test
         if (timer := getattr(signal, name, None)) is not None:
             settings[f"signal.setitimer {name}"] = _timer(timer)
+    settings["switch interval of threads"] = (sys.getswitchinterval, sys.setswitchinterval)
+    if hasattr(os, "setpriority"):
+        own = os.PRIO_PROCESS, 0
+        settings["priority"] = partial(os.getpriority, *own), partial(os.setpriority, *own)
     if hasattr(os, "sched_getaffinity"):
         settings["cores"] = (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores))
     return settings | dict(_of_torch()) | dict(_of_native()) | dict(_of_modules()) if with_torch else settings

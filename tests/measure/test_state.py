@@ -10,6 +10,7 @@ import types
 from functools import partial
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from inprocess import gpubench
@@ -76,6 +77,10 @@ SETTINGS = {
     "working folder": (Path.cwd, os.chdir, "/"),
     "garbage collector": (gc.isenabled, lambda on: gc.enable() if on else gc.disable(), False),
     "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts), (1,)),
+    "functions torch.neg": attribute(torch, "neg", torch.abs),
+    "functions numpy.sort": attribute(numpy, "sort", len),
+    "switch interval": (sys.getswitchinterval, sys.setswitchinterval, 1.0),
+    "priority": (partial(os.getpriority, 0, 0), partial(os.setpriority, 0, 0), 1),
     "tracemalloc": (tracemalloc.is_tracing, lambda on: tracemalloc.start() if on else tracemalloc.stop(), True),
     "cores": (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores),
               {min(os.sched_getaffinity(0))}),
