@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import get_terminal_size
 
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
@@ -96,7 +95,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from ..report.render import listing, terminal
+    from ..report.render import listing, screen_width, terminal
 
     paths, passed, processes = _wanted(args)
     try:
@@ -111,7 +110,7 @@ def _list(args: argparse.Namespace) -> int:
     line += f", about {estimate_text(whole_s(plan['estimated_s'], processes))} on idle cores with preset {preset}"
     if skipped := sum(bool(case["skip"]) for case in cases):
         line += f"; {skipped} of them will be skipped"
-    print("\n".join([*terminal(table, get_terminal_size((160, 24)).columns), line]))
+    print("\n".join([*terminal(table, screen_width()), line]))
     return _MEASURED
 
 

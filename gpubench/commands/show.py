@@ -4,7 +4,6 @@ first. Also a table for a page, and all values for a program."""
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from .report import add_runs, read_study
 
@@ -21,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for files that can't be read, or where nothing matches."""
     from ..report.columns import results_columns
-    from ..report.render import csv_text
+    from ..report.render import csv_text, screen_width
     from ..report.screen import everything, page_table
 
     study = read_study(args)
@@ -30,6 +29,5 @@ def main(args: argparse.Namespace) -> int:
     elif args.format == "markdown":
         print("\n".join(page_table(study, every=bool(args.expression))))
     else:
-        width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
-        print("\n".join(everything(study, width)))
+        print("\n".join(everything(study, screen_width())))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from ..errors import clean
 from ..report.number import Number, State, seconds
-from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
+from ..report.render import UNBOUNDED, Column, Table, escape, markdown as markdown_table, screen_width, table, terminal
 from ..report.rows import grouped
 from ..runfile.naming import shared_place
 from ..runfile.quantities import listed, shorten_apart
@@ -24,7 +23,7 @@ from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Verdict, perce
 TABLE_ROWS = 200  # rows of a table for people; the JSON has them all
 _MISSING_ROWS = 20
 _FEW_ROWS = 10  # how many inconclusive benchmarks the table shows; lines above it count them all and give the reasons
-_LONGEST, _WHOLE = 80, 10_000  # most characters of a benchmark's label on a screen, and in Markdown
+_LONGEST = 80  # most characters of a benchmark's label on a screen
 _NAMED = 3  # how many benchmarks a line names
 
 
@@ -70,8 +69,8 @@ def show(comparison: Comparison, form: str) -> int:
     if form != "table":
         print((to_json if form == "json" else comparison_markdown)(comparison), end="")
     elif comparison.verdicts:
-        width = shutil.get_terminal_size((_WHOLE, 24)).columns  # a log or a file has no width
-        longest = _LONGEST if width < _WHOLE else _WHOLE
+        width = screen_width()
+        longest = _LONGEST if width < UNBOUNDED else UNBOUNDED
         lines = lead_lines(comparison, longest)
         for part in (_changes("Comparison", _rows(comparison), comparison, longest), _missing(comparison, longest)):
             lines += ["", *terminal(part, width)] if part.rows else []
@@ -131,14 +130,14 @@ def comparison_markdown(comparison: Comparison) -> str:
     shown = {verdict.key for verdict in rows}
     rest = grouped((each for each in _sorted(comparison) if each.key not in shown), lambda verdict: verdict.verdict)
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
-    lines += [*(f"- {escape(line)}" for line in lead_lines(comparison, _WHOLE)), ""]
+    lines += [*(f"- {escape(line)}" for line in lead_lines(comparison, UNBOUNDED)), ""]
     if rows:
-        lines += [*markdown_table(_changes("", rows, comparison, _WHOLE)), ""]
+        lines += [*markdown_table(_changes("", rows, comparison, UNBOUNDED)), ""]
     for words, word in (("the same", SAME), (NO_SIGN, NO_SIGN), ("more inconclusive", INCONCLUSIVE)):
         if word in rest:
             lines += ["<details><summary>", f"{len(rest[word])} {words}", "</summary>", ""]
-            lines += [*markdown_table(_changes("", rest[word], comparison, _WHOLE)), "", "</details>", ""]
-    missing = _missing(comparison, _WHOLE)
+            lines += [*markdown_table(_changes("", rest[word], comparison, UNBOUNDED)), "", "</details>", ""]
+    missing = _missing(comparison, UNBOUNDED)
     if comparison.verdicts and missing.rows:
         lines += [f"### {missing.title}", "", *markdown_table(missing), ""]
     return "\n".join(lines)

@@ -7,6 +7,8 @@ import html
 import io
 import json
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,8 +26,10 @@ _SHORT_HEAD = 12
 """Characters of a head that isn't folded."""
 _NAME = 16
 """The fewest characters of a line of a benchmark's name."""
-_BREAK = re.compile(r"(?<=::)|(?<=[\s,/-])|(?<=[._])(?!\d)|(?=\[)")
-"""Places where a name may go on in the next line: never within a word or a number."""
+_BREAK = re.compile(r"(?<=::)|(?<=[,/_.-])(?![\d\s])|(?=\[)|(?<= )(?<!\d )(?<![^\w\s,;:)\]] )(?! )")
+"""Places where a name may go on in the next line: never within a word or a number, nor beside a sign or a unit."""
+UNBOUNDED = 10_000
+"""Columns where there is no terminal."""
 
 
 @dataclass(frozen=True)
@@ -90,33 +94,43 @@ def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], not
     return table(title, [Column(head, itemgetter(i)) for i, head in enumerate(heads)], rows, note)
 
 
+def screen_width() -> int:
+    """Columns of the terminal; outside of one, in a log or a file, no line is folded."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUNDED
+
+
 def terminal(table: Table, width: int, title: bool = True, footnote: bool = True) -> list[str]:
-    """Lines of at most ``width`` columns, or as many as the numbers need: these at the right, long texts folded, the
-    footnote below."""
+    """Lines of at most ``width`` columns, or as many as numbers and words need: numbers at the right, long texts
+    folded, the footnote below."""
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table as Grid
     from rich.text import Text
 
-    rows, cells = table.rows, [*zip(*table.cells, strict=True)]
+    name = _name_text()
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     for i, head in enumerate(table.columns):
         words = [head] if len(head) <= _SHORT_HEAD else head.split()  # heads are folded rather than names
-        size: dict[str, Any] = {"justify": "left"}
+        cells = [(row[i], str("" if row[i] is None else row[i])) for row in table.cells]
+        parts = [part for cell, text in cells for part in ([text] if _is_number(cell) else _BREAK.split(text))]
+        least = max(len(part.rstrip()) for part in [*words, *parts])
         if i == 0:
-            size["min_width"] = min(_NAME, max((len(row[0]) for row in rows), default=0))
-        elif table.numeric[i] and not any(isinstance(cell, Number) and not cell.is_number for cell in cells[i]):
-            size = {"justify": "right", "width": max(map(len, [*(row[i] for row in rows), *words]))}
-        grid.add_column(Text(head), overflow="fold", **size)
-    for first, *rest in rows:
-        grid.add_row(_name_text()(first), *map(Text, rest))
+            least = max(least, min(_NAME, max((len(text) for _, text in cells), default=0)))
+        right = i > 0 and all(_is_number(cell) for cell, text in cells if text)
+        grid.add_column(Text(head), overflow="fold", justify="right" if right else "left", min_width=least)
+    for row, texts in zip(table.cells, table.rows, strict=True):
+        grid.add_row(*((Text if _is_number(cell) else name)(text) for cell, text in zip(row, texts, strict=True)))
     looks: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
-    wide = Console(width=10_000, **looks)  # else what doesn't fit would be cut off
+    wide = Console(width=UNBOUNDED, **looks)  # else what doesn't fit would be cut off
     least = Measurement.get(wide, wide.options, grid).minimum
     console = Console(file=io.StringIO(), width=max(width, least), **looks)
     above, below = (table.title if title else ""), (table.footnote if footnote else "")
     console.print(*map(Text, filter(None, [above])), grid, *map(Text, filter(None, [below])), sep="\n", crop=False)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell, int) or (isinstance(cell, Number) and cell.is_number)
 
 
 @cache

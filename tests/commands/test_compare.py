@@ -408,9 +408,9 @@ def test_without_a_terminal_no_line_is_folded_and_no_name_cut(shown, monkeypatch
     data = plain(run_file())
     data["benchmarks"][0]["fullname"] = f"{name}{name}"
     again = data | {"datetime": "2026-02-01T12:00:00+00:00"}
-    monkeypatch.delenv("COLUMNS", raising=False)
-    assert f"{name}{name}"[len("benchmarks/") :] in shown(data, again)[1]
     monkeypatch.setenv("COLUMNS", "60")
+    assert f"{name}{name}"[len("benchmarks/") :] in shown(data, again)[1]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     text = shown(data, again)[1]
     assert "1234567" in text
     assert "0.25" in text

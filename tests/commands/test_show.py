@@ -73,6 +73,7 @@ def test_a_kind_of_work_and_a_device_can_be_typed(save, capsys, expression):
 def test_of_many_results_the_answer_comes_first_and_few_stay_short(save, capsys, monkeypatch, width):
     """Whoever asked for one benchmark has no question about all of them."""
     monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     run = save("run.json", records.gpu_run(processes=3))
     for words in ([], ["-k", "matmul.square and n=64"]):
         assert main(["show", run, *words]) == 0
@@ -93,10 +94,12 @@ def test_what_a_sign_means_stands_below(save, capsys):
         assert f"{sign} " in note
 
 
-def test_the_width_of_columns_holds_in_a_pipe_too(run, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_width_is_a_terminal_s(run, capsys, monkeypatch, terminal):
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     assert main(["show", run]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+    assert (max(map(len, capsys.readouterr().out.splitlines())) <= 50) == terminal
 
 
 @pytest.fixture

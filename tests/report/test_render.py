@@ -35,6 +35,16 @@ def test_a_name_goes_on_in_the_next_line_at_its_joints_and_never_in_a_number(wid
     assert all(any(part in line for line in lines) for part in ("1234567", "0.25", "n=1048576", "bfloat16", "TestOps"))
 
 
+@pytest.mark.parametrize("width", [20, 40, 70])
+def test_no_number_interval_or_word_is_folded(width):
+    """Also where another row has words in place of the number, and within a sentence."""
+    heads = ("benchmark", "verdict", "interval", "reason")
+    change, unknown = Number(1.0, state=State.KNOWN, words="-28.5 … +39.9 %"), Number(words="unknown")
+    rows = [("a.b eps=1e-05, dim=-1", "inconclusive", *rest) for rest in ((change, "varies by 7.7 %"), (unknown, ""))]
+    lines = terminal(Table("", heads, tuple(rows)), width)
+    assert all(any(part in line for line in lines) for part in (str(change), "inconclusive", "7.7 %", "1e-05", "=-1"))
+
+
 def test_numbers_stand_at_the_right_and_texts_at_the_left():
     head, first, second, *_ = terminal(Table("", ("name", "time"), (("a", MS), ("bc", seconds(0.0123, star=True)))), 40)
     assert (head, first, second) == ("name     time", "a     1.00 ms", "bc     12 ms*")
