@@ -28,14 +28,10 @@ if path := os.environ.get("PYTHONPATH"):  # tests start processes in other folde
 VIRTUAL_CONFTEST = """
 from gpubench import devices
 from gpubench.testing import VirtualDevice
-
 devices.register(VirtualDevice)
-
 import pytest
-
 @pytest.fixture
-def machine():
-    return VirtualDevice.machine
+def machine(): return VirtualDevice.machine
 """
 
 

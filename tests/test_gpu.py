@@ -89,12 +89,9 @@ def test_facts_come_from_the_driver_by_uuid(gpu):
 
 OUT_OF_MEMORY = """
 import torch
-
 def test_much(gpubench):
     gpubench.declare(check=False)(lambda x: x.is_meta or torch.empty(2**50, device=x.device), gpubench.randn(4))
-
-def test_neg(gpubench):
-    gpubench(torch.neg, gpubench.randn(1000))
+def test_neg(gpubench): gpubench(torch.neg, gpubench.randn(1000))
 """
 
 

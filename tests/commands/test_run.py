@@ -96,10 +96,7 @@ def test_a_pipe_as_log_is_not_waited_for_and_a_huge_one_is_not_read(folder, monk
 
 WITH_A_CHILD = """
 import beside, multiprocessing, sys
-
-def other():
-    from gpubench import __version__
-
+def other(): from gpubench import __version__
 def test_other(gpubench):
     child = multiprocessing.get_context("spawn").Process(target=other)
     child.start()
@@ -134,8 +131,7 @@ def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
 ONE_THREAD = """
 import torch
 torch.set_num_threads(1)
-def test_it(benchmark):
-    assert benchmark(torch.get_num_threads) == 1
+def test_it(benchmark): assert benchmark(torch.get_num_threads) == 1
 """
 
 
@@ -343,7 +339,6 @@ LATER = "".join(
 RERUNS = """
 import pytest
 from _pytest.runner import runtestprotocol
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):  # as pytest-rerunfailures does
     for _ in range(3):
@@ -360,17 +355,14 @@ def pytest_runtest_protocol(item, nextitem):  # as pytest-rerunfailures does
 FLAKY = """
 import torch
 tries, tries_plain = [], []
-
 def test_flaky(gpubench):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))
     tries.append(1)
     assert len(tries) == 3
-
 def test_flaky_plain(benchmark):
     benchmark(sum, [1])
     tries_plain.append(1)
     assert len(tries_plain) == 2
-
 def test_never(gpubench):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))
     assert False

@@ -14,50 +14,33 @@ FIFTH = """
 import numpy
 import pytest
 from gpubench import Implementation, register_implementation
-
 log = []
-
 @register_implementation
 class Doubling(Implementation):
     name, label, module = "doubling", "Doubling", "numpy"
     asynchronous = True
     writes = False
-
     @classmethod
-    def why_not_on(cls, device):
-        return None
-
-    def open(self, threads):
-        log.append(("open", threads))
-
-    def close(self):
-        log.append("close")
-
-    def array(self, tensor):
-        return tensor.numpy().copy()
-
+    def why_not_on(cls, device): return None
+    def open(self, threads): log.append(("open", threads))
+    def close(self): log.append("close")
+    def array(self, tensor): return tensor.numpy().copy()
     def prepared(self, function, args, kwargs):
         def call(*args, **kwargs):
             log.append("call")
             return function(*args, **kwargs)
         return call
-
-    def wait(self):
-        log.append("wait")
-
+    def wait(self): log.append("wait")
 @pytest.fixture(scope="session")
-def journal():
-    return log
+def journal(): return log
 """
 TESTS = """
 import pytest
 pytestmark = pytest.mark.gpubench(implementations=["torch", "doubling"], writing={"form": ["out"]})
-
 @pytest.mark.parametrize("form", ["allocating", "out"])
 def test_add(gpubench, form):
     a = gpubench.array(gpubench.randn(8))
     gpubench(gpubench.xp.add, a, a)
-
 def test_order(journal):
     assert journal[0] == ("open", 2)
     assert journal[-1] == "close"

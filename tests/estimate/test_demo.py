@@ -130,38 +130,26 @@ def test_compare_refuses_to_mix_it_with_hardware(tmp_path):
 MODELLED = """
 import pytest, torch
 from torch import nn
-
-def uncounted(x):
-    return float(-x.numpy()[0])
-
+def uncounted(x): return float(-x.numpy()[0])
 WORK = {"flops": 1e12}, {"nbytes": 1e10}, {"items": 10**12, "unit": "operation"}, {"items": 8}
-
 @pytest.mark.parametrize("work", WORK)
-def test_declared(gpubench, work):
-    gpubench.declare(**work)(uncounted, gpubench.randn(8))
-
+def test_declared(gpubench, work): gpubench.declare(**work)(uncounted, gpubench.randn(8))
 @pytest.mark.parametrize("part", ["forward", "backward", "step"])
 def test_training(gpubench, part):
     network = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
     x = torch.randn(4096, 256)
-
-    def forward():
-        return network(x).square().mean()
-
+    def forward(): return network(x).square().mean()
     def backward():
         optimizer.zero_grad()
         loss = forward()
         loss.backward()
         return loss
-
     def step():
         loss = backward()
         optimizer.step()
         return loss
-
     gpubench.declare(check=False)(locals()[part])
-
 def test_copy(gpubench): gpubench(torch.clone, gpubench.randn(10**6))
 def test_sort(gpubench): gpubench(torch.sort, gpubench.randn(10**6))
 """

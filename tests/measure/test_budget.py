@@ -25,7 +25,6 @@ FAST = [5.5e-6, 6.2e-6, 2.1e-5, 5.2e-5, 6.8e-5, 9.7e-5, 1.4e-3, 1.9e-3, 4.9e-3, 
 estimate results/xeon-2.80ghz/run.json --gpu H100 --format csv`` finds likely."""
 ON_FAKE_CLOCK = """
 import fake_backend, pytest, torch
-
 @pytest.mark.parametrize("seconds", CALLS)
 def test_call(gpubench, seconds):
     vars(fake_backend.backend).update(delay_s=seconds, copy_byte_per_s=1e10)

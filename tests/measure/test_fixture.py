@@ -32,27 +32,17 @@ SOUND = """
 def test_mm(gpubench, n):
     a = gpubench.randn(n, n)
     gpubench.declare(nbytes=3 * a.nbytes, items=n, unit="row")(torch.mm, a, a)
-
 def test_attention(gpubench):
     q = gpubench.randn(1, 2, 8, 4)
     gpubench(torch.nn.functional.scaled_dot_product_attention, q, q, q)
-
-def test_inplace(gpubench):
-    gpubench(torch.Tensor.add_, gpubench.randn(64), gpubench.randn(64))
-
-def test_out(gpubench):
-    gpubench(torch.add, gpubench.randn(64), gpubench.randn(64), out=gpubench.empty(64))
-
+def test_inplace(gpubench): gpubench(torch.Tensor.add_, gpubench.randn(64), gpubench.randn(64))
+def test_out(gpubench): gpubench(torch.add, gpubench.randn(64), gpubench.randn(64), out=gpubench.empty(64))
 def step(network, x):
     network(x).sum().backward()
     return x.grad
-
 def test_step(gpubench):
     gpubench(step, gpubench.module(lambda: torch.nn.Linear(4, 4)), gpubench.randn(2, 4).requires_grad_())
-
-def test_fft(gpubench):
-    gpubench(torch.fft.fft, gpubench.randn(64))
-
+def test_fft(gpubench): gpubench(torch.fft.fft, gpubench.randn(64))
 def test_closure(gpubench):
     x = gpubench.randn(64, 64)
     made = []
@@ -60,16 +50,13 @@ def test_closure(gpubench):
         made.append(x @ x) if not made else None  # prepared once
         return x @ made[0]
     gpubench.declare(flops=2 * 64**3)(call)
-
 def test_declared(gpubench):
     x = gpubench.randn(3, 4)
     gpubench.declare(items=np.prod(x.shape), nbytes=torch.tensor(96), steps=np.int64(3))(torch.neg, x)
-
 def test_consumed(gpubench):
     with pytest.raises(TypeError, match="unexpected keyword"):
         gpubench.declare(items=7, check=False)(lambda x: x, gpubench.randn(4), y=1)
     gpubench(lambda x, check, setup: x * check, gpubench.randn(4), check=2, setup=None)
-
 def test_setup(gpubench):
     made, seen = [], []
     def fresh():
@@ -81,7 +68,6 @@ def test_setup(gpubench):
         return x.zero_()
     gpubench.declare(setup=fresh, check=False)(use)
     assert len(made) >= len(seen) > 3
-
 @pytest.mark.gpubench(implementations=["torch", "numpy"], dtypes=["float32", "bfloat16"])
 def test_neg(gpubench):
     x = gpubench.randn(64)
@@ -92,7 +78,6 @@ def test_neg(gpubench):
         gpubench.declare(threads=1)(np.negative, array)
     else:
         gpubench(torch.neg, x)
-
 @pytest.mark.gpubench(variants=["eager", "autocast", "compile"])
 def test_linear(gpubench):
     network = gpubench.module(lambda: torch.nn.Linear(8, 8))
@@ -172,13 +157,11 @@ def test_what_is_wrong_too_long_or_too_large_is_a_row_and_the_next_case_runs(mea
         for name, (call, _, _) in REFUSED.items()
     )
     helpers = """
-def never(x):
-    assert x.is_meta, "was called for real"
+def never(x): assert x.is_meta, "was called for real"
 def write(x, out):
     out[: len(x) // 2].copy_(x[: len(x) // 2])
     return out
-def uncalled(x):
-    assert False, "was called"
+def uncalled(x): assert False, "was called"
 """
     ran = measure(helpers + tests + KEEP)
     rows = by_test(ran.rows)
@@ -217,13 +200,11 @@ def test_the_memory_of_a_recorded_graph_is_that_of_its_capture(virtual, monkeypa
 
 PRODUCT_AND_SUM = """
 import pytest, torch
-
 @pytest.mark.parametrize("operator", [torch.mm, torch.add, lambda a, b: (a @ b).relu()])
 def test_it(gpubench, machine, operator):
     def call(a, b):
         machine.launch(1e-3)
         return operator(a, b)
-
     gpubench(call, torch.ones(32, 32), torch.ones(32, 32))
 """
 
@@ -278,15 +259,12 @@ def test_samples_are_thinned_evenly_and_statistics_keep_all_of_them(measure):
 def test_a_failed_cases_tensors_are_freed(bench):
     source = """
         import gc, torch, weakref
-
         seen = []
-
         def test_fails(gpubench):
             x = gpubench.randn(1000)
             seen.append(weakref.ref(x))
             gc.disable()
             gpubench.declare(check=torch.abs)(torch.neg, x)
-
         def test_freed():
             gc.enable()
             assert seen[0]() is None
@@ -298,7 +276,6 @@ def test_a_failed_cases_tensors_are_freed(bench):
 def test_a_measured_case_s_tensors_are_in_no_circle(bench, device):
     source = """
         import gc, torch, weakref
-
         def test_it(gpubench):
             x = gpubench.randn(1000)
             seen = weakref.ref(x)
@@ -312,36 +289,22 @@ def test_a_measured_case_s_tensors_are_in_no_circle(bench, device):
 
 LATER = """
 import os
-
 STATE = {}
-
 def spoils(x, after):
     STATE[after] = STATE.get(after, 0) + 1
     return x * 2 if STATE[after] < 6 else x * 3
-
-def test_stale(gpubench):
-    gpubench(spoils, gpubench.randn(8), 1)
-
+def test_stale(gpubench): gpubench(spoils, gpubench.randn(8), 1)
 def raced(x):
     count = int(os.environ.get("RACED", 0)) + 1  # no copy of a call has an environment of its own
     os.environ["RACED"] = str(count)
     return x * (1 + (count > 9 and x.dtype == torch.float32) * os.urandom(1)[0])
-
-def test_raced(gpubench):
-    gpubench(raced, gpubench.randn(8))
-
+def test_raced(gpubench): gpubench(raced, gpubench.randn(8))
 def test_raced_beside_a_reference(gpubench):
     os.environ["RACED"] = "0"
     gpubench.declare(check=torch.clone)(raced, gpubench.randn(8))
-
-def test_changed(gpubench):
-    gpubench(lambda x: x.mul_(2), gpubench.randn(8))
-
-async def product(x):
-    return x * x
-
-def test_coroutine(gpubench):
-    gpubench(product, gpubench.randn(8))
+def test_changed(gpubench): gpubench(lambda x: x.mul_(2), gpubench.randn(8))
+async def product(x): return x * x
+def test_coroutine(gpubench): gpubench(product, gpubench.randn(8))
 """
 
 
@@ -360,7 +323,6 @@ STATEFUL = """
 import time
 from types import SimpleNamespace
 from torch import nn
-
 net = nn.Linear(16, 4)
 opt = torch.optim.SGD(net.parameters(), 0.1)
 lbfgs = torch.optim.LBFGS(net.parameters(), 0.1, max_iter=2)
@@ -368,59 +330,45 @@ warming = torch.optim.lr_scheduler.LambdaLR(torch.optim.SGD(net.parameters(), 0.
 count, n, long = 0, {"c": 0}, [0.0] * 200
 deep = SimpleNamespace(a=SimpleNamespace(b=SimpleNamespace(c=SimpleNamespace(d=SimpleNamespace(e=[{"f": 1.0}])))))
 stream = np.random.RandomState(1)
-
 def loss(x):
     opt.zero_grad()
     lost = net(x).square().mean()
     lost.backward()
     return lost
-
 def step(x):
     lost = loss(x)
     opt.step()
     return lost
-
 def warmed(x):
     lost = loss(x)
     warming.optimizer.step()
     warming.step()
     return lost
-
 def counted(x):
     global count
     count += 1
     return x * count
-
 def keyed(x):
     n["c"] += 1
     return x * n["c"]
-
 def listed(x):
     long[150] += 1
     return x * long[150]
-
 def deepened(x):
     held = deep.a.b.c.d.e[0]
     held["f"] *= 1.5
     return x * held["f"]
-
 class Scale:
     count = 1
-
 def scaled(x):
     Scale.count += 1
     return x * Scale.count
-
 def nested(x):
     def outer():
-        def inner():
-            return step(x)
+        def inner(): return step(x)
         return inner()
     return outer()
-
-def timed(x):
-    return time.perf_counter()
-
+def timed(x): return time.perf_counter()
 CALLS = {
     "step": (step,),
     "closure": (lambda x: opt.step(lambda: loss(x)),),
@@ -437,18 +385,15 @@ CALLS = {
     "stream": (lambda x: x * stream.rand(),),
     "timed": (timed,),
 }
-
 @pytest.mark.parametrize("name", CALLS)
 def test_it(gpubench, name):
     call, *args = CALLS[name]
     with torch.random.fork_rng():
         net.reset_parameters()
     gpubench(call, gpubench.randn(32, 16), *args)
-
 def test_written(gpubench):
     a = np.ones(4)
     gpubench(np.multiply, a, np.full(4, -1.01), out=a)
-
 def test_referred(gpubench):
     n["c"] = 0
     gpubench.declare(check=torch.clone)(keyed, gpubench.randn(8))
@@ -470,18 +415,12 @@ DTYPES = """
 def test_parameter(gpubench, dtype):
     a = torch.ones(16, 16).to(dtype)
     gpubench(torch.add, a, a)
-
 @pytest.mark.parametrize("kind", [np.float64, np.int16])
 @pytest.mark.parametrize("call", [lambda x: x + 1, lambda x: x * 2], ids=["one", "two"])
-def test_of_numpy(gpubench, kind, call):
-    gpubench(call, np.ones(9, kind))
-
-def test_own(gpubench):
-    gpubench(torch.neg, torch.ones(9, dtype=torch.float64))
-
+def test_of_numpy(gpubench, kind, call): gpubench(call, np.ones(9, kind))
+def test_own(gpubench): gpubench(torch.neg, torch.ones(9, dtype=torch.float64))
 @pytest.mark.gpubench(dtypes=["float32"])
-def test_other(gpubench):
-    gpubench(torch.neg, torch.ones(9, dtype=torch.float64))
+def test_other(gpubench): gpubench(torch.neg, torch.ones(9, dtype=torch.float64))
 """
 
 
@@ -498,15 +437,10 @@ def test_the_dtype_is_that_of_the_data_and_of_a_parameter_that_holds_one(measure
 
 
 SCALED = """
-def scaled(numbers, scale):
-    return numbers.to(torch.bfloat16) * scale
-
-def test_scaled(gpubench):
-    gpubench(scaled, torch.ones(9).to(torch.float8_e4m3fn), torch.full((1,), 0.5))
-
+def scaled(numbers, scale): return numbers.to(torch.bfloat16) * scale
+def test_scaled(gpubench): gpubench(scaled, torch.ones(9).to(torch.float8_e4m3fn), torch.full((1,), 0.5))
 @pytest.mark.gpubench(dtypes=["bfloat16"])
-def test_in_place_of_bfloat16(gpubench):
-    gpubench(scaled, torch.ones(9).to(torch.float8_e4m3fn), torch.full((1,), 0.5))
+def test_in_place_of_bfloat16(gpubench): gpubench(scaled, torch.ones(9).to(torch.float8_e4m3fn), torch.full((1,), 0.5))
 """
 
 
@@ -531,15 +465,11 @@ def test_a_device_is_looked_at_before_its_result_is_checked(measure, monkeypatch
 SLOW_SETUP = """
 import time
 from gpubench.measure import clock
-
 gone = []
-
 def test_setup(gpubench, monkeypatch):
     monkeypatch.setattr(clock, "perf_counter", lambda: time.perf_counter() + sum(gone))
     gpubench.declare(setup=lambda: gone.append(6.0), check=False)(len, ())
-
-def test_few():
-    assert 0 < len(gone) < 5
+def test_few(): assert 0 < len(gone) < 5
 """
 
 
@@ -554,13 +484,8 @@ def shy(x):
     if torch._C._len_torch_dispatch_stack():
         raise ValueError("somebody looks")
     return -x
-
-def test_shy(gpubench):
-    gpubench.declare(check=False)(shy, gpubench.randn(8))
-
-def read(batches):
-    return next(batches) @ torch.ones(8, 8)
-
+def test_shy(gpubench): gpubench.declare(check=False)(shy, gpubench.randn(8))
+def read(batches): return next(batches) @ torch.ones(8, 8)
 def test_read(gpubench):
     batches = (torch.ones(8, 8) for _ in range(10**9))
     gpubench.declare(check=False)(read, batches)

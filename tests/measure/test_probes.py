@@ -22,31 +22,23 @@ TESTS = Path(__file__).parent.parent
 pytestmark = pytest.mark.xdist_group("probes")  # they look at one run
 SCRIPTED = """
 import itertools, pytest, torch
-
 def neg(gpubench):
     x, y = gpubench.randn(250_000), gpubench.empty(250_000)
     gpubench.declare(nbytes=2 * x.nbytes, items=250_000)(torch.neg, x, out=y)
-
 @pytest.mark.costs(launch_s=2e-5, delay_s=2e-4, copy_byte_per_s=1e9, watts=200.0)
 def test_all(gpubench):
     before = gpubench.home.allocated_memory()
     neg(gpubench)
     flush = 1 << 21 if gpubench.case.cache == "cold" else 0
     assert before - gpubench.home.allocated_memory() >= flush  # what flushes is gone, though pytest keeps the fixture
-
 @pytest.mark.costs(launch_s=2e-4, delay_s=1e-5)
-def test_launch_bound(gpubench):
-    neg(gpubench)
-
+def test_launch_bound(gpubench): neg(gpubench)
 @pytest.mark.costs(launch_s=5e-5, delay_s=2e-4)
-def test_item(gpubench):
-    gpubench.declare(check=False)(lambda x: x.sum().item(), gpubench.randn(8))
-
+def test_item(gpubench): gpubench.declare(check=False)(lambda x: x.sum().item(), gpubench.randn(8))
 @pytest.mark.costs(launch_s=5e-5, delay_s=0.5)
 def test_long(gpubench):
     calls = itertools.count()  # the first call alone needs more memory
     gpubench(lambda x: x.neg() if next(calls) else x.neg().neg().neg(), gpubench.randn(250_000))
-
 @pytest.mark.gpubench(dtypes=["float32"])
 def test_switches(gpubench):
     seen, before = set(), torch.get_float32_matmul_precision()
@@ -57,10 +49,8 @@ def test_switches(gpubench):
     gpubench.declare(check=False)(call, gpubench.randn(8))
     torch.set_float32_matmul_precision(before)
     assert seen == {"highest"}  # the call after the probes too: in other switches a compiled one compiles again
-
 @pytest.mark.costs(launch_s=5e-5, delay_s=0.0)
-def test_nothing(gpubench):
-    neg(gpubench)
+def test_nothing(gpubench): neg(gpubench)
 """
 
 

@@ -135,9 +135,7 @@ def test_differences_between_placements_are_neither_noise_nor_drift():
 ONE = """
 import pytest
 from gpubench.testing import VirtualDevice
-
 machine = VirtualDevice.machine
-
 @pytest.mark.parametrize("kind", ["several", "single", "long"])
 def test_it(gpubench, kind):
     given = {"setup": lambda: ((1e-4,), {})} if kind == "single" else {}
@@ -165,31 +163,20 @@ def test_pytest_benchmarks_options_choose_the_rounds(virtual, options, rounds):
 
 CALLS = """
 import itertools, pytest, torch
-
 @pytest.fixture(autouse=True)
-def copies_may_take_long(monkeypatch):
-    monkeypatch.setattr("gpubench.measure.prepare._COPYING_SHARE", float("inf"))
-
+def copies_may_take_long(monkeypatch): monkeypatch.setattr("gpubench.measure.prepare._COPYING_SHARE", float("inf"))
 def test_sum(gpubench):
     seen = set()
     def call(x):
         seen.add(x.data_ptr())
         return x.sum()
     gpubench(call, gpubench.randn(1000))
-
-def test_product(gpubench):
-    gpubench(torch.mm, gpubench.randn(64, 64), gpubench.randn(64, 64))
-
-def test_state(gpubench):
-    gpubench.declare(check=False)(lambda x: x.mul_(1.0001), gpubench.randn(1000))
-
+def test_product(gpubench): gpubench(torch.mm, gpubench.randn(64, 64), gpubench.randn(64, 64))
+def test_state(gpubench): gpubench.declare(check=False)(lambda x: x.mul_(1.0001), gpubench.randn(1000))
 def test_generator(gpubench):
     numbers = (each for each in iter(int, 1))
     gpubench.declare(check=False)(lambda x: x + 1 if numbers else x, gpubench.randn(1000))
-
-def test_setup(gpubench):
-    gpubench.declare(check=False, setup=lambda: ((torch.ones(3),), {}))(torch.neg)
-
+def test_setup(gpubench): gpubench.declare(check=False, setup=lambda: ((torch.ones(3),), {}))(torch.neg)
 def test_large(gpubench, monkeypatch):
     monkeypatch.setattr("gpubench.measure.prepare.cache_sizes", lambda: {"l3": 1000})
     gpubench(torch.neg, gpubench.randn(1000))

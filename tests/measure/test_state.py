@@ -204,9 +204,7 @@ def test_a_benchmark_that_changes_nothing_costs_few_calls(monkeypatch):
 
 CASES = """
 import os, pytest, torch
-
 entered = []
-
 @pytest.fixture(autouse=True)
 def clean():
     assert torch.get_num_threads() == 2
@@ -214,36 +212,28 @@ def clean():
     assert torch.backends.cuda.flash_sdp_enabled()
     assert not torch._C._autograd._profiler_enabled()
     assert "LEFT_BEHIND" not in os.environ
-
 def test_threads(benchmark):
     benchmark(sum, [1])
     torch.set_num_threads(1)
-
 def test_attention(benchmark):
     benchmark(sum, [1])
     torch.backends.cuda.enable_flash_sdp(False)
-
 def test_profiles(gpubench):
     gpubench(torch.neg, gpubench.randn(8))
     entered.append(torch.profiler.profile())
     entered[-1].__enter__()
-
 def test_fails(gpubench):
     os.environ["LEFT_BEHIND"] = "secret"
     raise ValueError("mine")
-
 def test_patches(gpubench, monkeypatch):
     monkeypatch.setenv("MINE", "1")
     gpubench(torch.neg, gpubench.randn(8))
-
 def test_inference(gpubench):
     entered.append(torch.inference_mode())
     entered[-1].__enter__()
     gpubench(torch.neg, gpubench.randn(8))
-
 @pytest.mark.parametrize("n", range(4))
-def test_follows(gpubench, n):
-    gpubench(torch.neg, gpubench.randn(8))
+def test_follows(gpubench, n): gpubench(torch.neg, gpubench.randn(8))
 """
 LEFT = {
     "bench/test_it.py::test_threads": "left changed: torch threads (2 → 1)",
@@ -321,12 +311,10 @@ def test_no_tool_of_monitoring_follows_what_is_timed(monkeypatch):
 
 UNTRACED = """
 import sys
-
 def test_ours(gpubench):
     traced = []
     gpubench.declare(check=False)(lambda: traced.append(sys.gettrace() is not None))
     assert {*traced} == {False}
-
 def test_plain(benchmark):
     traced = []
     benchmark(lambda: traced.append(sys.gettrace() is not None))

@@ -221,90 +221,63 @@ USERS = """
 import functools, pathlib, pickle, random, secrets, time, uuid
 import numpy as np
 from torch import nn
-
 class Average:
     value = None
-
     def update(self, x):
         self.value = x if self.value is None else 0.9 * self.value + 0.1 * x
         return self.value
-
 class Cache:
-    def __init__(self):
-        self.layers = [{"rows": torch.zeros(0, 8)}]
-
+    def __init__(self): self.layers = [{"rows": torch.zeros(0, 8)}]
     def add(self, x):
         layer = self.layers[0]
         layer["rows"] = torch.cat([layer["rows"], x])[-64:]
         return x.sum()
-
 class Centre(nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("mean", torch.zeros(8))
-
     def forward(self, x):
         self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
         return x - self.mean
-
-    def encode(self, x):
-        return x * 2
-
+    def encode(self, x): return x * 2
 def gradients(net, parameters, x):
     for each in parameters:
         each.grad = None
     net(x).square().mean().backward()
     return [each.grad for each in parameters]
-
 def test_average(gpubench):
     average = Average()
     gpubench(average.update, gpubench.randn(8))
     assert average.value.dtype == torch.float32
-
 TOTAL = {}
-
 def test_global(gpubench):
     gpubench(lambda x: TOTAL.update(sum=TOTAL.get("sum", 0) + x) or TOTAL["sum"], gpubench.randn(8))
     assert TOTAL["sum"].dtype == torch.float32
-
 def test_cache(gpubench):
     cache = Cache()
     gpubench(cache.add, gpubench.randn(4, 8))
     assert cache.layers[0]["rows"].dtype == torch.float32
-
 def test_view(gpubench):
     buffer = gpubench.randn(8, 8)
     gpubench(lambda whole, part, x: (whole.copy_(x), part.sum())[1], buffer, buffer[:4], gpubench.randn(8, 8))
-
 def test_parameters(gpubench):
     net = gpubench.module(lambda: nn.Linear(8, 8))
     gpubench(gradients, net, list(net.parameters()), gpubench.randn(4, 8))
-
 class Counter:
     calls = 0
-
     def scaled(self, x):
         Counter.calls += 1
         return x * Counter.calls
-
 class Settings(dict):
     __getattr__ = dict.__getitem__
-
 class Answers:
-    def __getattr__(self, name):
-        raise KeyError(name)
-
-    def __call__(self, x):
-        return x * 2
-
+    def __getattr__(self, name): raise KeyError(name)
+    def __call__(self, x): return x * 2
 draws, gelsy = random.SystemRandom(), functools.partial(torch.linalg.lstsq, driver="gelsy")
 x, w, s = torch.randn(8, 64).bfloat16(), torch.randint(-8, 8, (64, 32), dtype=torch.int8), torch.rand(32).bfloat16()
 image, flat = torch.randn(1, 3, 8, 8), torch.randn(64, 4) @ torch.randn(4, 64)
 query = torch.randn(1, 2, 16, 8)
-
-def nested():
-    return torch.nested.nested_tensor([torch.randn(3), torch.randn(2)])
-
+def nested(): return torch.nested.nested_tensor([torch.randn(3), torch.randn(2)])
 CALLS = {
     "buffer": lambda g: (g.module(Centre), g.randn(4, 8)),
     "method": lambda g: (lambda net, x: net.encode(x), g.module(Centre), g.randn(4, 8)),
@@ -339,42 +312,28 @@ CALLS = {
     "cancelled": lambda g: (lambda x: (x + 1e6) - 1e6, g.randn(64)),
     "weights": lambda g: (lambda x, w, s: (x @ w.to(x.dtype)) * s, x, w, s),
 }
-
 @pytest.mark.parametrize("name", CALLS)
-def test_call(gpubench, name):
-    gpubench(*CALLS[name](gpubench))
-
+def test_call(gpubench, name): gpubench(*CALLS[name](gpubench))
 def chosen(x, wrong):
     if not (compiled := pathlib.Path(f"compiled{wrong}")).exists():
         compiled.touch()
         time.sleep(0.6)
     return x[:32].sum() * (1 + wrong * (x.dtype == torch.float32))
-
 @pytest.fixture
-def limited(monkeypatch):
-    monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
-
-def test_slow_first(gpubench, limited):
-    gpubench(chosen, gpubench.randn(64), 0.0)
-
-def test_wrong_slow_first(gpubench, limited):
-    gpubench(chosen, gpubench.randn(64), 0.01)
-
+def limited(monkeypatch): monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
+def test_slow_first(gpubench, limited): gpubench(chosen, gpubench.randn(64), 0.0)
+def test_wrong_slow_first(gpubench, limited): gpubench(chosen, gpubench.randn(64), 0.01)
 def test_slow_step(gpubench, limited):
     steps = []
-
     def step(x):
         time.sleep(0 if steps else 0.6)
         steps.append(x)
         return x[:32].sum()
-
     gpubench.declare(check=lambda x: x[:32].sum() * len(steps))(step, gpubench.randn(64))
-
 @pytest.mark.parametrize(
     "call", [(torch.neg, nested()), (Answers(), 2), (torch.clone, torch.zeros(8, dtype=torch.uint8).view(torch.bits8))]
 )
-def test_plain(benchmark, call):
-    benchmark(*call)
+def test_plain(benchmark, call): benchmark(*call)
 """
 LATER = "the first result alone: the call changes what it uses"
 PASSED = """average cache view parameters method float8 float8_e5m2 half_complex lazy lazy_module nested masked

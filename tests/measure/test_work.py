@@ -155,7 +155,6 @@ COUNTED = """
 import sys
 import torch
 from gpubench.measure import copies, rounding, work
-
 a = torch.ones(8, 8)
 counted = work.count(copies.copy_call(torch.mm, (a, a), {}))
 with work.watched() as counter, rounding.poisoned():

@@ -24,57 +24,38 @@ SUITE = """
 import pytest, torch
 from fake_backend import VirtualClock, backend, register
 from gpubench.measure import clock
-
 virtual = VirtualClock(tick_s=1e-7)
 clock.perf_counter = register(virtual).clock.now
-
 def neg(x):
     virtual.sleep(1e-5)
     return -x
-
 class Shape:
     def __init__(self, n): self.n = n
-
 @pytest.fixture(autouse=True)
 def slow_queue():
     backend.delay_s = 2e-3
     yield
     backend.delay_s = 0.0
-
 @pytest.mark.parametrize("n", [8, 16])
 @pytest.mark.parametrize("device", ["cpu", "fake"])
 def test_neg(benchmark, device, n):
     x = torch.ones(n, device=device)
     benchmark(neg, x)
-
 @pytest.mark.skip(reason="not today")
-def test_skipped(benchmark):
-    benchmark(neg, 1)
-
-def test_unnamed(benchmark):
-    benchmark.pedantic(neg, (torch.ones(8, device="fake:1"),), rounds=5)
-
-def test_nothing(benchmark):
-    benchmark(neg, 1)
-
+def test_skipped(benchmark): benchmark(neg, 1)
+def test_unnamed(benchmark): benchmark.pedantic(neg, (torch.ones(8, device="fake:1"),), rounds=5)
+def test_nothing(benchmark): benchmark(neg, 1)
 compiled = set()
-
 def compile_and_neg(x):
     virtual.sleep(1e-3 if x in compiled else 1.0)
     compiled.add(x)
     return -x
-
 @pytest.mark.benchmark(max_time=0.2)
-def test_compiled(benchmark):
-    benchmark(compile_and_neg, 1)
-
+def test_compiled(benchmark): benchmark(compile_and_neg, 1)
 @pytest.mark.benchmark(max_time=0.2, warmup=False)
-def test_compiled_cold(benchmark):
-    benchmark(compile_and_neg, 2)
-
+def test_compiled_cold(benchmark): benchmark(compile_and_neg, 2)
 @pytest.mark.parametrize("limit", [float("inf"), float("nan"), None, "", "größer", [1] * 900, Shape(3), torch.float32])
-def test_odd(benchmark, limit):
-    benchmark(neg, 1)
+def test_odd(benchmark, limit): benchmark(neg, 1)
 """
 
 
@@ -192,13 +173,9 @@ def test_a_plan_calls_no_test_and_leaves_every_plugin_to_set_up_and_take_down(tm
     """An error at the end of each would take pytest a tenth of a second to write down."""
     tests = """
 import pytest
-
 @pytest.fixture
-def costly():
-    raise RuntimeError("set up")
-
+def costly(): raise RuntimeError("set up")
 def test_called(benchmark, costly): benchmark(len, [])
-
 @pytest.mark.skipif(True, reason="needs a GPU")
 class TestElsewhere:
     def test_it(self, benchmark, costly): benchmark(len, [])
@@ -234,21 +211,16 @@ def test_a_wait_of_ones_own_is_called_and_lifts_the_flag(tmp_path):
 def test_calls_that_only_begin_or_change_their_input_are_flagged(tmp_path):
     tests = """
 import pytest, random, time
-
-def rows():
-    yield 1
-
+def rows(): yield 1
 def test_lazy(benchmark): benchmark(rows)
 def test_emptied(benchmark): benchmark(sum, iter(range(1000)))
 def test_sorted(benchmark): benchmark.pedantic([random.random() for _ in range(1000)].sort, rounds=3)
 def test_fresh(benchmark): benchmark.pedantic(list.sort, setup=lambda: (([2, 1],), {}), rounds=3)
 def test_sound(benchmark): benchmark(sorted, [2, 1])
-
 @pytest.mark.benchmark(max_time=0.25, min_time=0.002)
 def test_cliff(benchmark):
     calls = []
     benchmark(lambda: calls.append(1) or len(calls) > 50 and time.sleep(0.02))
-
 @pytest.mark.benchmark(max_time=0.25)
 def test_slower(benchmark):
     calls = []

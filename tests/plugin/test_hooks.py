@@ -445,13 +445,10 @@ import pytest, torch
 from gpubench.measure.budget import Rates
 from gpubench.measure.precision import float32_state
 from gpubench.testing import VirtualDevice
-
 VirtualDevice.lacks = lambda self, dtype: None  # not even tf32
 Rates.estimate = lambda *_: (None, "")
-
 {program}
 before, layers = float32_state(), {{"product": torch.nn.Linear(8, 8), "convolution": torch.nn.Conv2d(8, 2, 3)}}
-
 {marker}
 @pytest.mark.parametrize("kind", ["product", "convolution", "recurrent"])
 def test_it(gpubench, machine, kind):
@@ -533,7 +530,6 @@ def test_a_fixture_that_asks_for_too_much_is_a_skip_and_one_of_our_name_is_left_
 @pytest.fixture
 def big(gpubench): return gpubench.randn(10**14)
 def test_big(gpubench, big): pass
-
 class TestOwn:
     @pytest.fixture
     def gpubench(self): return 1
@@ -546,8 +542,7 @@ def test_identities_hold_no_addresses_and_tell_files_of_one_name_apart(bench, py
     source = """
 import torch, pytest
 @pytest.mark.parametrize("op", [torch.neg, torch.abs, object()])
-def test_op(gpubench, op):
-    gpubench(lambda x: x.is_meta or -x, gpubench.randn(4))
+def test_op(gpubench, op): gpubench(lambda x: x.is_meta or -x, gpubench.randn(4))
 """
     for folder in ("a", "b"):
         (pytester.mkpydir(folder) / "test_same.py").write_text(source)
@@ -609,16 +604,11 @@ def test_a_file_called_like_one_of_the_suite_is_somebodys_own(bench, pytester, m
 
 AMONG_OTHERS = """
 import torch
-
 seen = [torch.get_num_threads()]
-
-def test_before():
-    seen.append(torch.get_num_threads())
-
+def test_before(): seen.append(torch.get_num_threads())
 def test_benchmark(gpubench):
     gpubench.declare(check=False)(lambda: seen.append(torch.get_num_threads()))
     torch.set_num_threads(1)
-
 def test_after():
     first, before, *within, last = *seen, torch.get_num_threads()
     assert (first, before, {*within}, last) == (2, 2, {THREADS}, 2)

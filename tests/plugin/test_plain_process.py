@@ -15,15 +15,12 @@ BENCHMARKS = """
 from pathlib import Path
 import torch
 from gpubench.devices.cpu import keeps_memory
-
 def copied(x):
     Path(f"copied-kept-{keeps_memory()}").touch()
     return x + 1
-
 def small(x):
     Path(f"small-kept-{keeps_memory()}").touch()
     return x + 1
-
 def test_copied(gpubench): gpubench(copied, gpubench.randn(10**6))
 def test_small(gpubench): gpubench(small, gpubench.randn(10))
 """

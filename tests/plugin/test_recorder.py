@@ -59,10 +59,7 @@ def test_a_byte_of_a_benchmark_file_or_of_a_module_beside_it_changes_it_its_fold
 
 CASE = """
 import sys, torch
-
-def test_neg(gpubench):
-    gpubench(torch.neg, gpubench.randn(8))
-
+def test_neg(gpubench): gpubench(torch.neg, gpubench.randn(8))
 def test_loaded():
     import gpubench.parallel.ranks
     print("loaded", *(name for name in sys.modules if name.startswith("gpubench.")))
@@ -84,7 +81,6 @@ def sessions(journal):
 
 PEAKS = """
 import os, pathlib, torch
-
 def test_crashes_once(gpubench):
     if not pathlib.Path("begun").exists():
         pathlib.Path("begun").touch()
@@ -129,28 +125,19 @@ def test_an_id_that_holds_the_data_is_cut_and_differs_from_others(bench, pyteste
 JOURNAL = "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-ledger=run.ledger.jsonl"
 ODD = """
 import math, numpy, torch, pytest
-
 class Silent(Exception):
-    def __str__(self):
-        raise RuntimeError("no text")
-
+    def __str__(self): raise RuntimeError("no text")
 @pytest.mark.parametrize("x", [math.inf, math.nan, pytest.param(10**5000, id="long"), 1.5])
-def test_parameter(gpubench, x):
-    gpubench(torch.neg, gpubench.randn(8))
-
+def test_parameter(gpubench, x): gpubench(torch.neg, gpubench.randn(8))
 def test_extra(gpubench, benchmark):
     loop = []
     loop.append(loop)
     benchmark.extra_info.update({"nan": math.nan, "odd": {(1, 2): 10**5000, None: {3}}, "loop": loop})
     gpubench.parallel = {"method": "single", "devices": 1, "losses": [1.0, math.nan, math.inf]}
     gpubench(torch.neg, gpubench.randn(8))
-
-def test_silent(gpubench):
-    raise Silent
-
+def test_silent(gpubench): raise Silent
 @pytest.mark.gpubench(implementations=["numpy"])
-def test_library(gpubench):
-    gpubench(numpy.negative, gpubench.numpy(gpubench.randn(8)))
+def test_library(gpubench): gpubench(numpy.negative, gpubench.numpy(gpubench.randn(8)))
 """
 
 
@@ -173,10 +160,8 @@ def test_no_value_stops_a_run_and_the_journal_tells_a_reader_what_to_call_a_libr
 
 NAMED = """
 import pytest, torch
-
 @pytest.mark.parametrize("n", [1])
 def test_first(gpubench, n): gpubench(torch.neg, gpubench.randn(8))
-
 @pytest.mark.parametrize("m", [1])
 def test_second(gpubench, m): gpubench(torch.neg, gpubench.randn(8))
 """
@@ -201,36 +186,24 @@ def test_more_than_can_be_read_again_is_refused_before_measuring(bench, pytester
 
 SPOILT = """
 import pytest
-
 def test_cleared(benchmark):
     benchmark(sum, (1, 2))
     benchmark.stats.stats.data.clear()
-
 def test_negative(benchmark):
     benchmark(sum, (1, 2))
     benchmark.stats.stats.data.append(-5.0)
-
 def test_no_extra(benchmark):
     benchmark(sum, (1, 2))
     benchmark.extra_info = None
-
 def test_ours(gpubench, benchmark):
     gpubench.declare(check=False)(abs, 1)
     benchmark.extra_info["gpubench"]["processes"][0]["median_s"] = 0.0
-
 class Exits(Exception):
-    def __str__(self):
-        raise SystemExit
-
-def test_exits(benchmark):
-    raise Exits
-
+    def __str__(self): raise SystemExit
+def test_exits(benchmark): raise Exits
 @pytest.mark.parametrize("data", [list(range(100_000))])
-def test_sound(benchmark, data):
-    benchmark(sum, data)
-
-def test_our_sound(gpubench):
-    gpubench.declare(check=False)(abs, 1)
+def test_sound(benchmark, data): benchmark(sum, data)
+def test_our_sound(gpubench): gpubench.declare(check=False)(abs, 1)
 """
 
 

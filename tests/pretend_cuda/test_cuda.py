@@ -70,13 +70,9 @@ def sessions(folder: Path) -> list[list[str]]:
 
 BREAKING = """
 import ctypes, pytest, torch
-
 pytestmark = pytest.mark.gpubench(devices="accelerator", variants=["eager"])
-
 @pytest.mark.parametrize("n", [10, 20, 30])
-def test_neg(gpubench, n):
-    gpubench(torch.neg, gpubench.randn(n))
-
+def test_neg(gpubench, n): gpubench(torch.neg, gpubench.randn(n))
 def test_broken(gpubench):
     x = gpubench.randn(10)
     ctypes.CDLL("libcudart.so.13").pretend_break()
@@ -103,15 +99,11 @@ def test_a_broken_context_costs_its_case_and_its_process(run, tmp_path, how, rea
 
 UNCAPTURABLE = """
 import pytest, torch
-
 @pytest.mark.gpubench(devices="accelerator", variants=["graph"])
 @pytest.mark.parametrize("n", [10, 20, 30])
-def test_neg(gpubench, n):
-    gpubench(torch.neg, gpubench.randn(n))
-
+def test_neg(gpubench, n): gpubench(torch.neg, gpubench.randn(n))
 @pytest.mark.gpubench(devices="accelerator", variants=["graph"])
-def test_item(gpubench):
-    gpubench.declare(check=False)(lambda x: x.sum().item(), gpubench.randn(10))
+def test_item(gpubench): gpubench.declare(check=False)(lambda x: x.sum().item(), gpubench.randn(10))
 """
 
 
@@ -130,19 +122,14 @@ def test_a_failed_capture_costs_its_case_and_its_process(run, tmp_path):
 
 PRODUCTS = """
 import pytest, torch
-
 pytestmark = pytest.mark.gpubench(devices="accelerator", variants=["eager", "graph"])
-
 def test_product(gpubench):
     gpubench.declare(check=False)(torch.mm, gpubench.randn(1024, 1024), gpubench.randn(1024, 1024))
-
 def test_chain(gpubench):
     gpubench.declare(check=False)(lambda x, y: (x @ y).relu(), gpubench.randn(1024, 1024), gpubench.randn(1024, 1024))
-
 def test_network(gpubench):
     layers = lambda: torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(3)))
     gpubench.declare(check=False)(gpubench.module(layers), gpubench.randn(1024, 1024))
-
 @pytest.mark.gpubench(devices="accelerator", variants=["eager"])
 def test_backward(gpubench):
     x = gpubench.randn(1024, 1024).requires_grad_()
@@ -238,8 +225,7 @@ def test_each_device_captures_its_own_work():
 def test_a_device_has_a_context_once_it_is_used():
     script = """
 import torch
-def contexts():
-    return [torch._C._cuda_hasPrimaryContext(index) for index in (0, 1)]
+def contexts(): return [torch._C._cuda_hasPrimaryContext(index) for index in (0, 1)]
 print(contexts())
 torch.ones(1, device="cuda:1")
 print(contexts())

@@ -73,13 +73,10 @@ def test_scratch_that_a_killed_process_left_goes_and_a_living_ones_stays(tmp_pat
 CASES = """
 import os, pytest, torch
 @pytest.mark.parametrize("path", [os.path.expanduser("~/data/x.bin"), "/home/bob/x.bin", "/Users/carol/x.bin"])
-def test_neg(gpubench, path):
-    gpubench(torch.neg, gpubench.randn(8))
+def test_neg(gpubench, path): gpubench(torch.neg, gpubench.randn(8))
 @pytest.mark.parametrize("path", [os.path.expanduser("~/data/x.bin")])
-def test_missing(gpubench, path):
-    raise ValueError
-def test_open(gpubench):
-    open("/no/such/folder/file")
+def test_missing(gpubench, path): raise ValueError
+def test_open(gpubench): open("/no/such/folder/file")
 """
 
 
