@@ -96,10 +96,10 @@ def test_what_a_sign_means_stands_below(save, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_width_is_a_terminal_s(run, capsys, monkeypatch, terminal):
-    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("COLUMNS", "56")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     assert main(["show", run]) == 0
-    assert (max(map(len, capsys.readouterr().out.splitlines())) <= 50) == terminal
+    assert (max(map(len, capsys.readouterr().out.splitlines())) <= 56) == terminal
 
 
 @pytest.fixture
