@@ -20,7 +20,7 @@ from ..statistics import inference, intervals
 from ..statistics.intervals import Interval
 from .drift import RUN_DRIFT, hidden_variance, with_drift
 from .evidence import Drift, Evidence, evidence_of
-from .reasons import EASED, FEWER_THREADS, HELD_UP, Cause, Reason
+from .reasons import BUSY, EASED, FEWER_THREADS, HELD_UP, USE_QUIETER, Cause, Reason
 from .samples import SCREEN, CaseKey, Cases
 from .tests import FALSE_DISCOVERIES, POWER, larger_p, suspicions, tail, tested
 
@@ -238,8 +238,7 @@ def _is_same(verdict: Verdict, terms: Terms) -> bool:
 
 def _because(verdict: Verdict, why: Reason, in_turn: bool = True) -> Verdict:
     threads = why.cause in EASED and verdict.key.implementation  # unknown of a test without the fixture
-    again = in_turn and why.cause in (Cause.HELD_UP, Cause.BESIDE)  # the sides were measured alternately already
-    advice = Cause.HIDDEN.advice if again else why.cause.advice
+    advice = why.cause.advice.replace(BUSY, USE_QUIETER) if in_turn else why.cause.advice  # alternately already
     return replace(verdict, why=why, advice=advice + FEWER_THREADS * bool(threads), need=why.cause.need)
 
 

@@ -307,6 +307,17 @@ def test_what_ends_early_is_judged_by_its_complete_pairs(compare, why, without, 
     assert (code, document, said.splitlines()[-1].endswith(alone)) == (without, None, True)
 
 
+@pytest.mark.parametrize("pairs", [1, 2])
+def test_what_ended_early_is_not_advised_to_do_what_it_does(compare, pairs) -> None:
+    machine = Machine(0.004, slower={"w.w1": 1.3})
+    machine.breaks_at = pairs
+    _, document, _ = compare(machine)
+    advised = [case["advice"] for case in document["cases"] if case["verdict"] == "inconclusive"]
+    assert advised
+    assert all(advised)
+    assert not [words for words in advised if "--interleave" in words]
+
+
 def suspect(name: str, ratio: float, spread: float) -> Verdict:
     change = Interval(ratio, 0.5, 2, "")
     return Verdict(CaseKey(name, "", ""), INCONCLUSIVE, change, 1, ratio, None, (3, 3), spread=spread)

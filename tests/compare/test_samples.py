@@ -139,7 +139,7 @@ def test_one_run_proves_what_waiting_does_not_explain(save, capsys, times, how, 
     shown = capsys.readouterr().out
     waited = code == 0 and times[0] > MS
     assert ("one run a side on a busy machine: its rounds may have waited" in shown) == waited
-    assert ("Measure again, or --interleave" in shown) == waited
+    assert ("measure again, or use --interleave" in shown) == waited
     assert main(["compare", *reversed(files)]) == 0  # many times faster, without an interval
     assert "× faster" in capsys.readouterr().out or code == 0
     assert main(["compare", *reversed(files), "--format=json"]) == 0
