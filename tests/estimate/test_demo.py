@@ -111,7 +111,7 @@ def test_a_network_and_autograd_are_simulated_operation_by_operation():
 
 
 def run_file(path, simulated):
-    device = {"name": "demo", "kind": "demo", "label": "Simulated accelerator", "simulated": simulated}
+    device = {"name": "demo", "kind": "demo", "label": "GPU", "simulated": simulated}
     marks = [records.benchmark(Case("a.b", "cpu", "float32"), 1e-3, medians=(1e-3, 1.01e-3))]
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, device), processes=2)))
     return path
