@@ -30,11 +30,6 @@ from gpubench.devices import CPU, kinds
 from gpubench.measure.copies import Uncopyable, copy_call, restored_random_streams
 from gpubench.testing import VirtualDevice
 
-KEPT: dict[str, Any] = {}
-COUNTER = 0
-helpers = types.ModuleType("helpers_of_a_project")
-exec("state = {}\ndef scaled(x):\n    state['last'] = 2 * x\n    return state['last'].sum()", vars(helpers))
-
 
 @dataclasses.dataclass
 class Call:
@@ -106,23 +101,6 @@ class Kelvin(torch.Tensor):
     pass
 
 
-def add_to_global(x: torch.Tensor) -> torch.Tensor:
-    global COUNTER
-    COUNTER += 1
-    KEPT["last"] = KEPT.get("last", 0) + x
-    return KEPT["last"]
-
-
-def row_global() -> Call:
-    KEPT.clear()
-    return Call(lambda x: add_to_global(x) * 2, (x(),), lambda: [COUNTER, KEPT])
-
-
-def row_module_attribute() -> Call:
-    helpers.state.clear()
-    return Call(lambda x: helpers.scaled(x), (x(),), lambda: helpers.state)
-
-
 def row_recursive_closure() -> Call:
     def down(x: torch.Tensor, n: int) -> torch.Tensor:
         return x if n == 0 else down(x * 2, n - 1)
@@ -142,16 +120,6 @@ def row_shared_cell() -> Call:
         return total
 
     return Call(both, (x(),), lambda: total)
-
-
-def row_tensor_of_array() -> Call:
-    value = np.arange(6, dtype=np.float32)
-
-    def write(a: Any, t: torch.Tensor) -> torch.Tensor:
-        a[0] = 7
-        return t * 1
-
-    return Call(write, (value, torch.from_numpy(value)), lambda: value)
 
 
 def row_buffers() -> Call:
@@ -237,12 +205,6 @@ def row_old_weight_norm() -> Call:
     return Call(network, (x(),), lambda: list(network.parameters()))
 
 
-def row_lambda_in_network() -> Call:
-    network = nn.Linear(4, 4)
-    network.activation = lambda x: x.sin()
-    return Call(lambda n, x: n.activation(n(x)), (network, x()))
-
-
 def row_local_class() -> Call:
     class Scale(nn.Module):
         def __init__(self) -> None:
@@ -277,12 +239,6 @@ def row_list_in_itself() -> Call:
     values: list[Any] = [x()]
     values.append(values)
     return Call(lambda v: v[1][1][0].mul_(2), (values,), lambda: values[0])
-
-
-def row_weak_dictionary() -> Call:
-    one = Average()
-    known = weakref.WeakKeyDictionary({one: x()})
-    return Call(lambda o, k: k[o].mul_(2), (one, known), lambda: known[one])
 
 
 def row_quantized() -> Call:
@@ -346,115 +302,76 @@ def row_lazy_layer() -> Call:
     return Call(lambda n, x: tuple(n(x).shape), (network, x()), lambda: type(network).__name__)
 
 
-def of(make: Callable[[], Any], call: Callable[[Any], Call]) -> Callable[[], Call]:
-    """Return how to make a row of a value that its parts share."""
-    return lambda: call(make())
-
-
+# fmt: off
 ROWS: dict[str, Callable[[], Call]] = {
     "enum": lambda: Call(lambda w, x: w.value * x, (Weight.ONES, x())),
-    "settings": of(lambda: Settings(w=x()), lambda s: Call(lambda s: s.w.mul_(2), (s,), lambda: s.w)),
-    "bound_method": of(Average, lambda average: Call(average.update, (x(),), lambda: [average.value, average.seen])),
-    "partial_of_method": of(
-        Average,
-        lambda average: Call(functools.partial(average.update, x=x()), (), lambda: [average.value, average.seen]),
-    ),
-    "same_tensor_twice": of(x, lambda one: Call(lambda a, b: a.mul_(2).sum() + b.sum(), (one, one), lambda: one)),
-    "view_as_real": of(
-        lambda: torch.randn(4, dtype=torch.complex64),
-        lambda value: Call(lambda c, r: (c.mul_(2), r.sum())[1], (value, torch.view_as_real(value)), lambda: value),
-    ),
+    "settings": lambda: Call(lambda s: s.w.mul_(2), (one := Settings(w=x()),), lambda: one.w),
+    "bound_method": lambda: Call((one := Average()).update, (x(),), lambda: [one.value, one.seen]),
+    "partial_of_method": lambda: Call(
+        functools.partial((one := Average()).update, x=x()), (), lambda: [one.value, one.seen]),
+    "same_tensor_twice": lambda: Call(lambda a, b: a.mul_(2).sum() + b.sum(), (one := x(), one), lambda: one),
+    "view_as_real": lambda: Call(
+        lambda c, r: (c.mul_(2), r.sum())[1],
+        (one := torch.randn(4, dtype=torch.complex64), torch.view_as_real(one)), lambda: one),
     "conjugate": lambda: Call(lambda c, n: c * n, (torch.randn(4, dtype=torch.complex64).conj(), x(4))),
-    "array_of_tensor": of(
-        lambda: x(6),
-        lambda value: Call(lambda t, a: (t.mul_(3), a.sum())[1], (value, value[2:].numpy()), lambda: value),
-    ),
-    "reversed_array": of(
-        lambda: np.arange(12, dtype=np.float32).reshape(3, 4),
-        lambda value: Call(lambda a, b: a[0] + b[:, 1].sum(), (value[::-1], value), lambda: value),
-    ),
-    "growing_buffer": of(
-        lambda: (bytearray(b"1"), array.array("d", [1.0]), bytearray()),
-        lambda kept: Call(lambda a, b, c: (a.append(2), b.append(3.0), c.append(4), sum(a) + sum(b) + sum(c))[3], kept),
-    ),
-    "masked_array": of(
-        lambda: np.ma.masked_less(np.arange(6, dtype=np.float32), 2),
-        lambda value: Call(lambda a: (a * 2).sum(), (value,), lambda: value.data),
-    ),
+    "array_of_tensor": lambda: Call(lambda t, a: (t.mul_(3), a.sum())[1], (one := x(6), one[2:].numpy()), lambda: one),
+    "tensor_of_array": lambda: Call(
+        lambda a, t: (a.fill(7), t * 1)[1],
+        (one := np.arange(6, dtype=np.float32), torch.from_numpy(one)), lambda: one),
+    "reversed_array": lambda: Call(
+        lambda a, b: a[0] + b[:, 1].sum(),
+        ((one := np.arange(12, dtype=np.float32).reshape(3, 4))[::-1], one), lambda: one),
+    "growing_buffer": lambda: Call(
+        lambda a, b, c: (a.append(2), b.append(3.0), c.append(4), sum(a) + sum(b) + sum(c))[3],
+        (bytearray(b"1"), array.array("d", [1.0]), bytearray())),
+    "masked_array": lambda: Call(
+        lambda a: (a * 2).sum(), (one := np.ma.masked_less(np.arange(6, dtype=np.float32), 2),), lambda: one.data),
     "big_endian_array": lambda: Call(lambda a: a.sum(), (np.arange(6, dtype=">f4"),)),
-    "bound_method_of_network": of(
-        Centre, lambda network: Call(network.encode, (x(),), lambda: [network.mean, network.last])
-    ),
-    "layer_of_network": of(
-        lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU()),
-        lambda network: Call(lambda n, x: n[0](x) + n[0].weight.sum(), (network, x())),
-    ),
+    "bound_method_of_network": lambda: Call((net := Centre()).encode, (x(),), lambda: [net.mean, net.last]),
+    "layer_of_network": lambda: Call(
+        lambda n, x: n[0](x) + n[0].weight.sum(), (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), x())),
+    "lambda_in_network": lambda: Call(
+        lambda n, x: n.act(n(x)), (net := nn.Linear(4, 4), setattr(net, "act", lambda x: x.sin()) or x())),
     "adamw": lambda: _training(torch.optim.AdamW),
     "lbfgs": lambda: _training(torch.optim.LBFGS, max_iter=3),
-    "weight_norm": of(
-        lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)),
-        lambda network: Call(network, (x(),), lambda: list(network.parameters())),
-    ),
-    "spectral_norm": of(
-        lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).train(),
-        lambda network: Call(network, (x(),), lambda: network.state_dict()),
-    ),
-    "batch_norm": of(
-        lambda: nn.BatchNorm1d(4).train(), lambda network: Call(network, (x(),), lambda: network.state_dict())
-    ),
+    "weight_norm": lambda: Call(
+        net := nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), (x(),), lambda: list(net.parameters())),
+    "spectral_norm": lambda: Call(
+        net := nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).train(), (x(),), lambda: net.state_dict()),
+    "batch_norm": lambda: Call(net := nn.BatchNorm1d(4).train(), (x(),), lambda: net.state_dict()),
     "lstm": lambda: Call(lambda n, x: n(x)[0], (nn.LSTM(4, 4), x())),
     "compiled_network": lambda: Call(torch.compile(nn.Linear(4, 4), backend="eager"), (x(),)),
     "compiled_function": lambda: Call(torch.compile(lambda x: x.sin() * 2, backend="eager"), (x(),)),
-    "graph_without_backward": of(
-        lambda: x().requires_grad_(), lambda weight: Call(lambda w: w.detach() * 2, (weight * 3,))
-    ),
-    "frozen_parameters": of(
-        lambda: nn.Linear(4, 4).requires_grad_(False),
-        lambda network: Call(lambda n, x: n(x).requires_grad, (network, x())),
-    ),
-    "slots": of(Slots, lambda slots: Call(slots.add, (x(),), lambda: [slots.value, slots.more])),
-    "named_tuple": of(
-        lambda: Pair(x(), x()),
-        lambda pair: Call(lambda p: p._replace(left=p.left.mul_(2)).left + p.right, (pair,), lambda: list(pair)),
-    ),
-    "dataclass": of(
-        lambda: Setting(x()),
-        lambda setting: Call(lambda s: s.scale.add_(1) * len(s.names), (setting,), lambda: setting.scale),
-    ),
-    "keyed_by_tensor": of(x, lambda one: Call(lambda t, known: known[t] * t, (one, {one: torch.ones(4)}))),
-    "weak_reference": of(
-        lambda: nn.Linear(4, 4),
-        lambda network: Call(lambda n, x: n()(x), (weakref.ref(network), x()), lambda: list(network.parameters())),
-    ),
-    "iterator": of(
-        lambda: iter([x(), x()]),
-        lambda batches: Call(lambda b: next(b) * 2, (batches,), lambda: batches.__length_hint__()),
-    ),
-    "torch_generator": of(
-        lambda: torch.Generator().manual_seed(3),
-        lambda stream: Call(lambda g: torch.randint(9, (3,), generator=g), (stream,), lambda: stream.get_state()),
-    ),
-    "numpy_generator": of(
-        lambda: np.random.default_rng(3),
-        lambda stream: Call(lambda g: g.integers(9, size=3), (stream,), lambda: stream.bit_generator.state),
-    ),
+    "graph_without_backward": lambda: Call(lambda w: w.detach() * 2, (x().requires_grad_() * 3,)),
+    "frozen_parameters": lambda: Call(
+        lambda n, x: n(x).requires_grad, (nn.Linear(4, 4).requires_grad_(False), x())),
+    "slots": lambda: Call((one := Slots()).add, (x(),), lambda: [one.value, one.more]),
+    "named_tuple": lambda: Call(
+        lambda p: p._replace(left=p.left.mul_(2)).left + p.right, (pair := Pair(x(), x()),), lambda: list(pair)),
+    "dataclass": lambda: Call(
+        lambda s: s.scale.add_(1) * len(s.names), (one := Setting(x()),), lambda: one.scale),
+    "keyed_by_tensor": lambda: Call(lambda t, known: known[t] * t, (one := x(), {one: torch.ones(4)})),
+    "weak_reference": lambda: Call(
+        lambda n, x: n()(x), (weakref.ref(net := nn.Linear(4, 4)), x()), lambda: list(net.parameters())),
+    "weak_dictionary": lambda: Call(
+        lambda o, k: k[o].mul_(2),
+        (one := Average(), known := weakref.WeakKeyDictionary({one: x()})), lambda: known[one]),
+    "iterator": lambda: Call(lambda b: next(b) * 2, (one := iter([x(), x()]),), lambda: one.__length_hint__()),
+    "torch_generator": lambda: Call(
+        lambda g: torch.randint(9, (3,), generator=g),
+        (stream := torch.Generator().manual_seed(3),), lambda: stream.get_state()),
+    "numpy_generator": lambda: Call(
+        lambda g: g.integers(9, size=3), (stream := np.random.default_rng(3),), lambda: stream.bit_generator.state),
     "sparse": lambda: Call(lambda s, x: s @ x, (x().relu().to_sparse(), x())),
     "sparse_rows": lambda: Call(lambda s, x: s @ x, (x().relu().to_sparse_csr(), x())),
-    "nested": of(
-        lambda: torch.nested.nested_tensor([x(2), x(3)]),
-        lambda value: Call(lambda n: torch.cat([each * 2 for each in n.unbind()]), (value,)),
-    ),
-    "jagged": of(
-        lambda: torch.nested.nested_tensor([x(2, 4), x(3, 4)], layout=torch.jagged),
-        lambda value: Call(lambda n: (n * 2).values(), (value,)),
-    ),
-    "masked": of(
-        lambda: torch.masked.masked_tensor(x(), x() > 0), lambda value: Call(lambda m: (m * 2).get_data(), (value,))
-    ),
+    "nested": lambda: Call(
+        lambda n: torch.cat([each * 2 for each in n.unbind()]), (torch.nested.nested_tensor([x(2), x(3)]),)),
+    "jagged": lambda: Call(
+        lambda n: (n * 2).values(), (torch.nested.nested_tensor([x(2, 4), x(3, 4)], layout=torch.jagged),)),
+    "masked": lambda: Call(lambda m: (m * 2).get_data(), (torch.masked.masked_tensor(x(), x() > 0),)),
     "overlapping": lambda: Call(lambda e, s: e + s, (x(1).expand(4), x(8).as_strided((4,), (2,), 1))),
 }
-
-
+# fmt: on
 ROWS |= {name[4:]: make for name, make in globals().items() if name.startswith("row_")}
 
 
