@@ -58,40 +58,22 @@ def benchmark(
     medians = medians or (median,)
     low, high = median * (1 - spread / 2), median * (1 + spread / 2)
     name = f"test_{case.workload.partition('.')[2]}[{case.id}]"
-    counts = {"rounds": rounds, "kept": 1, "iterations": iterations}
+    alike = {"cpu_s": cpu_s, "flags": [], "rounds": rounds, "kept": 1, "iterations": iterations}
     processes = [
-        {
-            "process": i,
-            "median_s": value,
-            "iqr_s": value * spread,
-            "latency_s": latency or value * alone,
-            "cpu_s": cpu_s,
-            "flags": [],
-            **counts,
-        }
-        for i, value in enumerate(medians)
+        {"process": i, "median_s": each, "iqr_s": each * spread, "latency_s": latency or each * alone, **alike}
+        for i, each in enumerate(medians)
     ]
     processes[0]["flags"] = [{"flag": flag, "seen": f"synthetic {flag}"} for flag in flags]
-    ours = {
-        **of_the_suite(case).as_dict(),
-        "work": {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {}),
-        "latency_s": latency or median * alone,
-        "wait_s": None,
-        "check": {"status": "passed", "error": 0.0, "tolerance": 1e-5, "reason": None},
-        "processes": processes,
-        "steps": None,
-    }
+    check = {"status": "passed", "error": 0.0, "tolerance": 1e-5, "reason": None}
+    ours = of_the_suite(case).as_dict() | {"check": check, "processes": processes, "wait_s": None, "steps": None}
+    ours["work"] = {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {})
+    ours["latency_s"] = latency or median * alone
     stats = {"min": low, "q1": low, "median": median, "mean": median, "q3": high, "max": high, "iqr": high - low}
     stats |= {"stddev": median * spread, "rounds": rounds * len(medians), "iterations": iterations, "ops": 1 / median}
-    return {
-        "group": None,
-        "name": name,
-        "fullname": f"benchmarks/test_{case.workload.partition('.')[0]}.py::{name}",
-        "params": {**case.params, "device": case.device},
-        "extra_info": {"gpubench": ours | measured},
-        "options": {"timer": "device_clock"},
-        "stats": stats | {"data": list(medians)},
-    }
+    mark = {"group": None, "name": name, "params": {**case.params, "device": case.device}}
+    mark |= {"fullname": f"benchmarks/test_{case.workload.partition('.')[0]}.py::{name}"}
+    mark |= {"extra_info": {"gpubench": ours | measured}, "options": {"timer": "device_clock"}}
+    return mark | {"stats": stats | {"data": list(medians)}}
 
 
 def unmeasured(case: Case, status: str = "skipped", reason: str = "predicted 40 s, budget 10 s") -> dict[str, Any]:
@@ -106,25 +88,14 @@ def run_file(
     preset: str = "quick",
 ) -> dict[str, Any]:  # fmt: skip
     raised = [[{"flag": flag, "seen": f"synthetic {flag} in {i}"} for flag in flags] for i in range(processes)]
-    machine = {
-        "label": label,
-        "cpu": {"model": "Synthetic CPU", "cores": 2},
-        "devices": [dict(device) for device in devices],
-        "torch": {"version": torch, "cuda": None},
-        "precision": {"tf32": tf32},
-        "threads": threads,
-    }
+    machine = {"label": label, "cpu": {"model": "Synthetic CPU", "cores": 2}, "devices": [*map(dict, devices)]}
+    machine |= {"torch": {"version": torch, "cuda": None}, "precision": {"tf32": tf32}, "threads": threads}
     ours = {"schema_version": 2, "version": "0.1.0", "preset": preset, "seed": seed, "asked": {}, "started": started}
     ours |= {"finished": started, "ceilings": ceilings or {}, "unmeasured": unmeasured or []}
     info = {"node": "not-to-be-shown", "machine": "x86_64", "cpu": {"brand_raw": "Synthetic CPU"}, "gpubench": machine}
-    return {
-        "machine_info": info,
-        "commit_info": {"id": "unversioned"},
-        "benchmarks": benchmarks,
-        "datetime": started,
-        "version": "5.3.1",
-        "gpubench": ours | {"processes": [{"process": i, "flags": each} for i, each in enumerate(raised)]},
-    }
+    ours |= {"processes": [{"process": i, "flags": each} for i, each in enumerate(raised)]}
+    file = {"machine_info": info, "commit_info": {"id": "unversioned"}, "datetime": started, "version": "5.3.1"}
+    return file | {"benchmarks": benchmarks, "gpubench": ours}
 
 
 SIDES = {"cpu": ("cpu", "torch"), "numpy": ("cpu", "numpy"), "gpu": ("cuda:0", "torch"), "gpu1": ("cuda:1", "torch")}
@@ -252,17 +223,13 @@ def ceilings(device: str) -> dict[str, Any]:
         "gpu": (("l2", 2.5e7, 2.2), ("memory", 1e9, 1.1)),
     }[kind]
     patterns = {"read": 1.15, "copy": 0.9, "triad": 1.0, "in-place": 1.1}
-    return {
-        "bandwidth": [
-            {"pattern": name, "level": level, "footprint_bytes": size, "byte_per_s": width * factor * share}
-            for level, size, factor in levels
-            for name, share in patterns.items()
-        ],
-        "throughput": {dtype: rate * 1.02 for dtype, rate in flops.items()},
-        "launch_floor_s": launch * 0.8,
-        "host_to_device_byte_per_s": 5.2e10 if kind == "gpu" else None,
-        "device_to_host_byte_per_s": 4.9e10 if kind == "gpu" else None,
-    }
+    bandwidth = [
+        {"pattern": name, "level": level, "footprint_bytes": size, "byte_per_s": width * factor * share}
+        for (level, size, factor), (name, share) in itertools.product(levels, patterns.items())
+    ]
+    throughput = {dtype: rate * 1.02 for dtype, rate in flops.items()}
+    copies = {"host_to_device_byte_per_s": 5.2e10, "device_to_host_byte_per_s": 4.9e10} if kind == "gpu" else {}
+    return {"bandwidth": bandwidth, "throughput": throughput, "launch_floor_s": launch * 0.8} | copies
 
 
 def cpu_run() -> dict[str, Any]:

@@ -5,16 +5,10 @@ Each begins with PRELUDE. STEPS has the mark of their steps: an optimizer, or a 
 
 from __future__ import annotations
 
-PLAN = {
-    "steps": 3,
-    "steps_s": 0.0,
-    "warm": 2,
-    "warm_s": 0.0,
-    "most_warm": 3,
-    "fewest": 3,
-    "sampled_s": 0.01,
-    "traced": 1,
-}
+import re
+
+PLAN = {"steps": 3, "warm": 2, "most_warm": 3, "fewest": 3, "traced": 1, "sampled_s": 0.01}
+PLAN |= {"steps_s": 0.0, "warm_s": 0.0}
 """Few steps, so that all phases come in short scripts."""
 PRELUDE = """
 import os, sys, time, torch
@@ -32,28 +26,23 @@ def step(net, opt, x, y):
 def batches(**how): return DataLoader(Rows(), batch_size=12, shuffle=True, **how)
 """
 
-SCRIPTS = {
-    "sgd": """
+CORPUS = """# sgd
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
 for x, y in batches(): loss = step(net, opt, x, y)
-""",
-    "two_workers": """
+# two_workers
 net = network(); opt = torch.optim.Adam(net.parameters())
 for x, y in batches(num_workers=2): loss = step(net, opt, x, y)
-""",
-    "loader_for_each_epoch": """
+# loader_for_each_epoch
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
 for _ in range(9):
     for _, (x, y) in zip(range(4), batches(num_workers=0)): loss = step(net, opt, x, y)
-""",
-    "iterable": """
+# iterable
 class Stream(IterableDataset):
     def __iter__(self):
         for i in range(400): yield torch.rand(8), i % 3
 net = network(); opt = torch.optim.AdamW(net.parameters())
 for x, y in DataLoader(Stream(), batch_size=10): loss = step(net, opt, x, y)
-""",
-    "accumulation": """
+# accumulation
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
 plan = torch.optim.lr_scheduler.StepLR(opt, 5); scaler = torch.amp.GradScaler("cpu")
 for _ in range(2):
@@ -63,15 +52,13 @@ for _ in range(2):
         if i % 2:
             scaler.unscale_(opt); nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             scaler.step(opt); scaler.update(); opt.zero_grad(); plan.step()
-""",
-    "copies_of_the_network": """
+# copies_of_the_network
 import copy
 net = network(); opt = torch.optim.AdamW(net.parameters()); ema = torch.optim.swa_utils.AveragedModel(net)
 for x, y in batches():
     loss = step(net, opt, x, y); ema.update_parameters(net)
 torch.save(net, "net.pt"); torch.save(copy.deepcopy(ema).state_dict(), "ema.pt")
-""",
-    "critic": """
+# critic
 net, critic = network(), nn.Linear(3, 1)
 own, other = torch.optim.Adam(net.parameters()), torch.optim.Adam(critic.parameters())
 for _ in range(30):
@@ -81,28 +68,23 @@ for _ in range(30):
         loss = critic(fake).mean() + ((grad.norm(dim=1) - 1) ** 2).mean()
         other.zero_grad(); loss.backward(); other.step()
     own.zero_grad(); (-critic(net(torch.randn(12, 8))).mean()).backward(); own.step()
-""",
-    "no_optimizer": """
+# no_optimizer
 w = torch.randn(8, 3, requires_grad=True)
 for i in range(40):
     x = torch.randn(12, 8); loss = (x @ w).square().mean(); loss.backward()
     with torch.no_grad(): w -= 0.1 * w.grad; w.grad.zero_()
-""",
-    "inference": """
+# inference
 net = network().eval()
 with torch.inference_mode():
     for x, _ in batches(): loss = net(x).sum()
-""",
-    "encoder": """
+# encoder
 net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
 with torch.no_grad():
     for _ in range(40): loss = net(torch.randn(4, 6, 8)).sum()
-""",
-    "compiled": """
+# compiled
 net = torch.compile(network(), backend="eager"); opt = torch.optim.SGD(net.parameters(), 0.1)
 for x, y in batches(): loss = step(net, opt, x, y)
-""",
-    "everyday": """
+# everyday
 import argparse, atexit, logging, pickle, random, signal
 import numpy as np
 class Kept:
@@ -115,70 +97,62 @@ for x, y in batches(): loss = step(net, opt, x, y); logging.info("%f", loss.item
 open("kept.pkl", "wb").write(pickle.dumps(Kept(float(loss))))
 print(pickle.load(open("kept.pkl", "rb")).value, random.random(), np.random.rand(), __name__, sys.argv[1:])
 print(loss, torch.rand(2)); sys.exit(3)
-""",
-    "swallows": """
+# swallows
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
 try:
     for x, y in batches():
         try: loss = step(net, opt, x, y); print("step")
         except: continue
 finally: torch.save(net.state_dict(), "best.pt")
-""",
-    "four_steps": """
+# four_steps
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
 for i in range(4): loss = step(net, opt, torch.randn(4, 8), torch.tensor([0, 1, 2, 0]))
-""",
-    "thread": """
+# thread
 import threading
 def train():
     global loss
     net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
     for x, y in batches(): loss = step(net, opt, x, y)
 thread = threading.Thread(target=train); thread.start(); thread.join()
-""",
-    "forked_child_trains": """
+# forked_child_trains
 if os.fork() == 0:
     net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
     for x, y in batches(): step(net, opt, x, y)
     print("child", torch.rand(1).item(), flush=True); os._exit(0)
 os.wait(); loss = torch.zeros(1)
-""",
-    "children_train": """
+# children_train
 import multiprocessing
 def train():
     net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
     for x, y in batches(): step(net, opt, x, y)
 each = multiprocessing.get_context("fork").Process(target=train); each.start(); each.join(); loss = torch.zeros(1)
-""",
-    "evaluation_between": """
+# evaluation_between
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1); held = DataLoader(Rows(), batch_size=48)
 for _ in range(2):
     for i, (x, y) in enumerate(batches()):
         loss = step(net, opt, x, y)
         if i % 10 == 9:
             with torch.no_grad(): print(sum(net(a).sum() for a, _ in held))
-""",
-    "evaluation_before": """
+# evaluation_before
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
 with torch.no_grad(): print(sum(net(x).sum() for x, _ in batches()))
 for x, y in batches(): loss = step(net, opt, x, y)
-""",
-    "closure": """
+# closure
 net = network(); opt = torch.optim.LBFGS(net.parameters(), max_iter=4); x, y = torch.randn(12, 8), torch.arange(12) % 3
 def closure(): opt.zero_grad(); loss = F.cross_entropy(net(x), y); loss.backward(); return loss
 for _ in range(16): loss = opt.step(closure)
-""",
-    "no_step": """
+# no_step
 loss = torch.zeros(50)
 for _ in range(40000):
     loss = loss + 2 * torch.rand(50)
-""",
-    "fails": """
+# fails
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
 for x, y in batches(): loss = step(net, opt, x[:, :7], y)
-""",
+"""
+SCRIPTS = {
+    name: f"{PRELUDE}\n{body}\nprint(loss, torch.rand(2))\n"
+    for name, body in re.findall(r"^# (\w+)\n(.*?)(?=^# |\Z)", CORPUS, re.MULTILINE | re.DOTALL)
 }
-SCRIPTS = {name: PRELUDE + body + "\nprint(loss, torch.rand(2))\n" for name, body in SCRIPTS.items()}
 MARKS = {
     "sgd": "SGD", "two_workers": "Adam", "loader_for_each_epoch": "SGD",
     "iterable": "AdamW", "accumulation": "SGD", "copies_of_the_network": "AdamW",

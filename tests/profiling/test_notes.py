@@ -35,15 +35,8 @@ def test_each_instant_belongs_to_the_innermost_region():
     step = notes("1 + data", "3 - data", "4 + optimizer", "5 + backward", "5.5 + forward", "6 - forward",
                  "7 - backward", "9 - optimizer")  # fmt: skip
     parts = parts_of(step, 0.0, 10.0, TRAIN)
-    assert parts == {
-        "data": 2,
-        "python": 3,
-        "host": 0,
-        "forward": 0.5,
-        "backward": 1.5,
-        "optimizer": 3,
-        "evaluation": 0,
-    }
+    assert parts.pop("evaluation") == 0
+    assert parts == {"data": 2, "python": 3, "host": 0, "forward": 0.5, "backward": 1.5, "optimizer": 3}
 
 
 def test_parts_sum_to_the_step_of_torn_notes_too():

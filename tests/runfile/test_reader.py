@@ -54,21 +54,15 @@ def test_a_time_of_several_processes_is_the_median_of_their_medians(tmp_path: Pa
 
 
 MEASURED: dict[str, Any] = {
-    "device_s": 1.5e-5,
-    "launch_s": 2e-6,
     "transfer": {"in_bytes": 32768, "out_bytes": 16384, "in_s": 1e-5, "out_s": 2e-5, "in_pinned_s": 5e-6},
-    "memory_bytes": 98304,
-    "energy_j": 0.004,
-    "precision": {"tf32": True, "float32_matmul": "high"},
-    "cache": "cold",
-}
+    "precision": {"tf32": True, "float32_matmul": "high"}, "cache": "cold", "memory_bytes": 98304,
+    "device_s": 1.5e-5, "launch_s": 2e-6, "energy_j": 0.004,
+}  # fmt: skip
 CEILINGS: dict[str, Any] = {
     "bandwidth": [{"pattern": "copy", "level": "memory", "footprint_bytes": 1e9, "byte_per_s": 4e12}],
-    "throughput": {"float32": 5e13},
-    "launch_floor_s": 2e-6,
-    "host_to_device_byte_per_s": 5e10,
-    "device_to_host_byte_per_s": None,
-}
+    "throughput": {"float32": 5e13}, "launch_floor_s": 2e-6,
+    "host_to_device_byte_per_s": 5e10, "device_to_host_byte_per_s": None,
+}  # fmt: skip
 
 
 def measured_case() -> dict[str, Any]:
@@ -207,12 +201,8 @@ def test_an_entry_that_cant_be_used_costs_its_row_alone(tmp_path: Path, bad: dic
 
 def test_a_row_without_a_number_that_cant_be_used_costs_that_row_alone(tmp_path: Path) -> None:
     data = measured_case()
-    rows = [
-        {"workload": "a", "device": "cpu", "status": "skipped"},
-        {"fullname": "test_b.py::test_c", "status": "ok"},
-        7,
-    ]
-    data["gpubench"]["unmeasured"] = rows
+    skipped, unknown = {"workload": "a", "device": "cpu", "status": "skipped"}, {"fullname": "test_b.py::test_c"}
+    data["gpubench"]["unmeasured"] = [skipped, unknown | {"status": "ok"}, 7]
     measured, skipped, *bad = runs.read(save(tmp_path, data)).results
     assert (measured.status, skipped.status, [row.status for row in bad]) == ("ok", "skipped", ["error"] * 2)
     assert bad[0].workload == "test_b.py::test_c"
