@@ -135,13 +135,6 @@ def one_thread():
 
 
 @pytest.fixture
-def forking():
-    """The pytest that a test starts is forked from one that has imported torch."""
-    with forked.instead():
-        yield
-
-
-@pytest.fixture
 def no_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring processes leave out peaks, which take seconds."""
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p peakless")

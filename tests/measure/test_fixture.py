@@ -369,21 +369,12 @@ def nested(x):
         return inner()
     return outer()
 def timed(x): return time.perf_counter()
-CALLS = {
-    "step": (step,),
+CALLS = {call.__name__: (call,) for call in (step, nested, warmed, counted, keyed, listed, deepened, scaled, timed)} | {
     "closure": (lambda x: opt.step(lambda: loss(x)),),
     "lbfgs": (lambda x: lbfgs.step(lambda: loss(x)),),
     "helper": (lambda x: step(x),),
     "callback": (lambda x, then: then(x), step),
-    "nested": (nested,),
-    "warmed": (warmed,),
-    "counted": (counted,),
-    "keyed": (keyed,),
-    "listed": (listed,),
-    "deepened": (deepened,),
-    "scaled": (scaled,),
     "stream": (lambda x: x * stream.rand(),),
-    "timed": (timed,),
 }
 @pytest.mark.parametrize("name", CALLS)
 def test_it(gpubench, name):

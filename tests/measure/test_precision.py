@@ -10,15 +10,7 @@ import pytest
 import torch
 
 from gpubench import devices
-from gpubench.measure.precision import (
-    apply,
-    autocast_dtype,
-    compiled,
-    computed_dtype,
-    float32_state,
-    matmul_precision,
-    set_float32_state,
-)
+from gpubench.measure import precision
 from gpubench.runfile.schema import Case
 
 
@@ -41,7 +33,7 @@ def test_float32_is_ieee_and_tf32_is_asked_for_by_name():
     torch.set_float32_matmul_precision("high")
     try:
         for name, set_to, allowed in (("float32", "highest", False), ("tf32", "high", True)):
-            with matmul_precision(name):
+            with precision.matmul_precision(name):
                 found = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
                 assert found == (set_to, allowed)
         assert torch.get_float32_matmul_precision() == "high"
@@ -53,10 +45,10 @@ def test_newer_precision_switches_are_overridden_and_put_back(switches):
     torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.fp32_precision = "tf32"
     torch.backends.mkldnn.conv.fp32_precision = "bf16"
     before = [switch.fp32_precision for switch in switches]
-    with matmul_precision("float32"):
+    with precision.matmul_precision("float32"):
         assert {switch.fp32_precision for switch in switches} == {"ieee"}
     assert [switch.fp32_precision for switch in switches] == before
-    with matmul_precision("tf32"):
+    with precision.matmul_precision("tf32"):
         assert [switch.fp32_precision for switch in switches] == ["tf32", "tf32", "tf32", "ieee"]
 
 
@@ -65,11 +57,11 @@ def test_the_older_switches_are_put_back_where_torch_can_tell_only_one_of_them(s
     conv.fp32_precision, rnn.fp32_precision = "ieee", "tf32"
     with pytest.raises(RuntimeError):
         _ = torch.backends.cudnn.allow_tf32
-    before = float32_state()
+    before = precision.float32_state()
     torch.set_float32_matmul_precision("medium")
-    set_float32_state(before)
+    precision.set_float32_state(before)
     assert torch.get_float32_matmul_precision() == "highest"
-    assert float32_state() == before
+    assert precision.float32_state() == before
 
 
 def test_a_broad_switch_reaches_layers_after_their_default_was_restored():
@@ -95,7 +87,7 @@ print(*(each.fp32_precision for each in layers))
 
 
 def test_tf32_sets_the_switch_of_cudnn_for_autotuned_convolutions(switches):
-    with matmul_precision("tf32"):
+    with precision.matmul_precision("tf32"):
         assert torch.backends.cudnn.fp32_precision == "tf32"
     assert torch.backends.cudnn.fp32_precision == "none"
 
@@ -122,12 +114,12 @@ def test_a_recorded_call_reads_its_inputs_as_they_were(call, expected):
     """A result is filled with NaN before the first replay, unless it is the memory of an input."""
     x = torch.tensor([-1.0, 1.0])
     kwargs = {"out": torch.empty(2)} if expected == [0.0, 2.0] else {}
-    assert apply("graph", call, Recorder())(x, **kwargs).tolist() == expected
+    assert precision.apply("graph", call, Recorder())(x, **kwargs).tolist() == expected
 
 
 def test_a_recorded_call_that_fills_nothing_returns_no_earlier_answer(monkeypatch):
     monkeypatch.setattr(Recorder, "capture_graph", lambda self, call: (lambda: None, call()))
-    assert apply("graph", torch.neg, Recorder())(torch.ones(2)).isnan().all()
+    assert precision.apply("graph", torch.neg, Recorder())(torch.ones(2)).isnan().all()
 
 
 def test_autocast_is_float16_where_bfloat16_is_emulated():
@@ -136,9 +128,9 @@ def test_autocast_is_float16_where_bfloat16_is_emulated():
     case = Case("w", "cpu", "float32", variant="autocast")
     a = torch.randn(4, 4)
     for device, name in ((devices.CPU, "bfloat16"), (old, "float16")):
-        assert autocast_dtype(device) == computed_dtype(case, device) == name
-        assert apply("autocast", torch.mm, device)(a, a).dtype == getattr(torch, name)
-    assert computed_dtype(Case("w", "cpu", "float32"), old) == "float32"
+        assert precision.autocast_dtype(device) == precision.computed_dtype(case, device) == name
+        assert precision.apply("autocast", torch.mm, device)(a, a).dtype == getattr(torch, name)
+    assert precision.computed_dtype(Case("w", "cpu", "float32"), old) == "float32"
 
 
 @pytest.mark.parametrize("known", [None, types.SimpleNamespace(job_id=None)])
@@ -149,5 +141,5 @@ def test_the_caches_of_an_older_compiler_are_switched_off_too(monkeypatch, known
     older.__getattr__ = functools.partial(getattr, importlib.import_module("torch._inductor.config"))
     monkeypatch.setattr(torch.compiler, "config", known, raising=False)
     monkeypatch.setitem(sys.modules, "torch._inductor.config", older)
-    compiled(lambda x: x)
+    precision.compiled(lambda x: x)
     assert older.force_disable_caches is True

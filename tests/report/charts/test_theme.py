@@ -11,20 +11,9 @@ import pytest
 from reading import study_of
 from records import run
 
-from gpubench.report.charts.theme import (
-    ACCELERATORS,
-    CPUS,
-    DARK,
-    DTYPE_ROLES,
-    LIGHT,
-    MARK_SHAPES,
-    THEMES,
-    colour,
-    recolour,
-    role_of,
-)
+from gpubench.report.charts import theme as themes
 
-TOGETHER = {"devices": (*ACCELERATORS, *CPUS), "dtypes": DTYPE_ROLES}
+TOGETHER = {"devices": (*themes.ACCELERATORS, *themes.CPUS), "dtypes": themes.DTYPE_ROLES}
 """Roles that one chart may show."""
 LEAST = 12.0
 # Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (2009), of
@@ -92,10 +81,10 @@ def test_the_formula_gives_its_authors_figures() -> None:
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", themes.THEMES)
 @pytest.mark.parametrize("roles", TOGETHER)
 def test_everybody_tells_the_colours_of_a_chart_apart(roles: str, theme: str, sight: str) -> None:
-    seen = {role: lab(SIGHTS[sight] @ linear(colour(theme, role))) for role in TOGETHER[roles]}
+    seen = {role: lab(SIGHTS[sight] @ linear(themes.colour(theme, role))) for role in TOGETHER[roles]}
     near = {
         (one, two): round(difference(seen[one], seen[two]), 1)
         for one, two in itertools.combinations(seen, 2)
@@ -110,35 +99,38 @@ def contrast(one: str, two: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", themes.THEMES)
 def test_colours_stand_out(theme: str) -> None:
-    paper, shade = colour(theme, "page"), colour(theme, "shade")
+    paper, shade = themes.colour(theme, "page"), themes.colour(theme, "shade")
     for role in {role for roles in TOGETHER.values() for role in roles}:
-        assert contrast(colour(theme, role), paper) >= 3, role
-        assert contrast(colour(theme, role), shade) >= 3, role
+        assert contrast(themes.colour(theme, role), paper) >= 3, role
+        assert contrast(themes.colour(theme, role), shade) >= 3, role
     for role in ("text", "muted"):
-        assert min(contrast(colour(theme, role), other) for other in (paper, shade)) >= 4.5
+        assert min(contrast(themes.colour(theme, role), other) for other in (paper, shade)) >= 4.5
 
 
 def test_shape_stands_beside_colour() -> None:
-    for roles in ((*ACCELERATORS, *CPUS), DTYPE_ROLES):
-        assert len({MARK_SHAPES[role] for role in roles}) == len(roles)
-    assert not {MARK_SHAPES[role] for role in (*ACCELERATORS, *CPUS, *DTYPE_ROLES)} & {"D", "d"}  # a crossover's
+    for roles in ((*themes.ACCELERATORS, *themes.CPUS), themes.DTYPE_ROLES):
+        assert len({themes.MARK_SHAPES[role] for role in roles}) == len(roles)
+    assert not {themes.MARK_SHAPES[role] for role in (*themes.ACCELERATORS, *themes.CPUS, *themes.DTYPE_ROLES)} & {
+        "D",
+        "d",
+    }  # a crossover's
 
 
 def test_a_fifth_and_further_device_has_a_look_of_its_own() -> None:
     """No GPU takes another one's colour and shape."""
     labels = ["RTX 4060", "L4", "A100", "H100", "H200", "B200", "MI300X"]
     study = study_of(*(run(name, gpu={"label": name}).bench("a.b", cpu=2.0, gpu=1.0, numpy=1.0) for name in labels))
-    roles = [role_of(study.names, row) for row in study.measured]
-    looks = {(colour(LIGHT, role), MARK_SHAPES[role]) for role in roles}
+    roles = [themes.role_of(study.names, row) for row in study.measured]
+    looks = {(themes.colour(themes.LIGHT, role), themes.MARK_SHAPES[role]) for role in roles}
     assert len(roles) == len({*roles}) == len(looks) == 3 * len(labels)
 
 
 def test_a_light_picture_in_the_other_theme_has_no_light_colour_left() -> None:
     roles = [*(role for roles in TOGETHER.values() for role in roles), "page", "text", "muted", "grid", "shade"]
-    light = " ".join(colour(LIGHT, role) for role in roles).encode()
-    dark = recolour(light, DARK)
-    assert dark.decode().split() == [colour(DARK, role) for role in roles]
-    assert recolour(light, LIGHT) == light
+    light = " ".join(themes.colour(themes.LIGHT, role) for role in roles).encode()
+    dark = themes.recolour(light, themes.DARK)
+    assert dark.decode().split() == [themes.colour(themes.DARK, role) for role in roles]
+    assert themes.recolour(light, themes.LIGHT) == light
     assert re.fullmatch(rb"(#[0-9a-f]{6} ?)+", dark)
