@@ -32,6 +32,13 @@ _AS_IN_THE_SHELL = {
     "processes": "it measures in this process; the command gpubench time has --processes",
 }
 """Options that people spell as the command's, with what to write."""
+_SHELL_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
+
+
+class _Word(str):
+    """A word as the shell reads it, with its ``place`` in the line."""
+
+    place: slice
 
 
 def load(*paths: str | os.PathLike[str], k: str | None = None) -> Results:
@@ -133,7 +140,7 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
         written = f"'{line[: option.start()]}'{line[option.start() :]}"
         raise UsageError(f"with options, the expression needs quotes: %gpubench {written}")
     try:
-        words = ([f"--setup={line}"] if cell else []) if plain else shlex.split(line)
+        words = ([f"--setup={line}"] if cell else []) if plain else _shell_words(line)
         args = known.parse_args([*words, *(["--", expression] if expression else [])])
     except ValueError as error:
         raise UsageError(f"{line}: {error}") from None
@@ -141,7 +148,18 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
         return None
     if args.output or args.chart or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
+    typed = [word.place for word in args.expressions if isinstance(word, _Word)]
+    if typed and _computes_with_text(whole := line[typed[0].start : typed[-1].stop]):
+        args.expressions = [whole]
     return _measure(timing_of(args, names), args)
+
+
+def _shell_words(line: str) -> list[str]:
+    """The words of a line as the shell reads them. Raises ValueError for a quotation without an end."""
+    words = [_Word(word) for word in shlex.split(line)]
+    for word, found in zip(words, _SHELL_WORD.finditer(line), strict=True):
+        word.place = slice(*found.span())
+    return words
 
 
 def _computes_with_text(line: str) -> bool:

@@ -248,6 +248,11 @@ def test_beside_a_cell_a_line_without_options_is_its_setup(monkeypatch):
     assert magic("", "-b\n", {"b": 1}) == (["-b"], "")
     for line in ("f('b')  - 'c'", "'a b'.split()", '"{}" * 3', "'a' in ['a']", "('a', 1)"):
         assert magic(line, None, {"f": abs}) == ([line], "")
+    for typed in ("'{{}}'.format(b, 1)", 'f"{b}"', "d['a']", "'a b'.split(' ')", "b + 1"):
+        assert magic(f"--device cpu {typed}", None, {"b": 1, "d": {}}) == ([typed], "")
+        assert magic(f"--setup 'd = {{}}' -v {typed} --threads 1", None, {"b": 1}) == ([typed], "d = {}")
+    assert magic("--device cpu 'b + 1' 'b + 2'", None, {"b": 1}) == (["b + 1", "b + 2"], "")
+    assert magic("'{}'.format(b) --device cpu", None, {"b": 1}) == (["'{}'.format(b)"], "")
     for line in ("'1 + 1'", "'1 + 1' -v", "'1 + 1' --threads 1", "-v '1 + 1'"):
         assert magic(line, None, {}) == (["1 + 1"], "")
 
@@ -260,5 +265,6 @@ def test_in_a_notebook_of_ipython_the_magics_see_what_was_typed(monkeypatch):
         ipython.push({"n": 3})
         for line in ('f"{n}{1 + 1}"', "{n}", "'$n'.split()", '"{n}".format(n=n)'):
             assert ipython.run_line_magic("gpubench", line)[0] == [line]
+            assert ipython.run_line_magic("gpubench", f"--device cpu {line}")[0] == [line]
         assert ipython.run_cell_magic("gpubench", "b = {n}", "len(b)\n") == (["len(b)"], "b = {n}")
     assert ipython.run_line_magic("gpubench", f"{QUICK} 'torch.ones(3)'") is not None
