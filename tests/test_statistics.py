@@ -147,9 +147,8 @@ def test_crossover_interval_of_known_values():
     assert found.size == pytest.approx(10 * 100**0.75)
     assert (found.kind, found.low, found.high) == ("crosses", 0.0, math.inf)
     near = 2 ** (1 / 9.168)
-    found = inference.crossover_interval(
-        [10, 1000], [[0.5, 0.5 / near], [2.0, 2.0 / near]], [[1.0, 1.0]] * 2, paired=True
-    )
+    tops = [[0.5, 0.5 / near], [2.0, 2.0 / near]]
+    found = inference.crossover_interval([10, 1000], tops, [[1.0, 1.0]] * 2, paired=True)
     half = 10 * 100 ** (0.5 + math.log(near) / 2 / math.log(4))
     spread = 100 ** (0.5 * math.log(2) / math.log(4))
     assert found.size == pytest.approx(half)

@@ -168,11 +168,8 @@ def test_memory_bound_work_in_the_cache_of_a_gpu_is_marked():
     band = {"pattern": "read", "byte_per_s": 3e12}
     bands = [band | {"footprint_bytes": n, "level": name} for n, name in ((25e6, "l2"), (1e8, "l2+"), (2e8, "memory"))]
     one = run(ceilings={"cuda:0": {"bandwidth": bands, "throughput": {"float32": 1e13}}})
-    for name, how in {
-        "small": {"bytes": 33.5e6},
-        "large": {"bytes": 537e6},
-        "mm": {"bytes": 1e6, "flops": 1e9},
-    }.items():
+    of = {"small": {"bytes": 33.5e6}, "large": {"bytes": 537e6}, "mm": {"bytes": 1e6, "flops": 1e9}}
+    for name, how in of.items():
         seconds = how["bytes"] / 2e12 if name != "mm" else 2e-4
         one.bench(f"reductions.{name}", cpu=20 * seconds, gpu=seconds, title=name, **how)
     one.bench("reductions.tiny", cpu=1e-4, gpu=5e-6, title="tiny", bytes=1e4)

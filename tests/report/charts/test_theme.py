@@ -30,9 +30,9 @@ SIGHTS = {
         [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
     ),
 }
-TO_XYZ = np.array(
-    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
-)
+TO_XYZ = np.array([
+    [0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]
+])  # fmt: skip
 WHITE = np.array([0.95047, 1.0, 1.08883])
 
 
@@ -110,12 +110,10 @@ def test_colours_stand_out(theme: str) -> None:
 
 
 def test_shape_stands_beside_colour() -> None:
-    for roles in ((*themes.ACCELERATORS, *themes.CPUS), themes.DTYPE_ROLES):
-        assert len({themes.MARK_SHAPES[role] for role in roles}) == len(roles)
-    assert not {themes.MARK_SHAPES[role] for role in (*themes.ACCELERATORS, *themes.CPUS, *themes.DTYPE_ROLES)} & {
-        "D",
-        "d",
-    }  # a crossover's
+    for roles in TOGETHER.values():
+        shapes = {themes.MARK_SHAPES[role] for role in roles}
+        assert len(shapes) == len(roles)
+        assert not shapes & {"D", "d"}  # a crossover's
 
 
 def test_a_fifth_and_further_device_has_a_look_of_its_own() -> None:
