@@ -141,7 +141,8 @@ class _Side:
         """Take an event of the turn into account."""
         self.modules |= {str(name): str(file) for name, file in (event.get("modules") or {}).items()}
         if event["event"] == "session":
-            self.names, self.estimated_s = list(event["cases"]), event.get("estimated_s") or 0.0
+            self.names = [*dict.fromkeys((*self.names, *event["cases"]))]  # a turn of some tests has these alone
+            self.estimated_s = event.get("estimated_s") or 0.0
         elif event["event"] == "start":
             self._case_began = now
         elif event["event"] == "end":
@@ -300,7 +301,7 @@ class Interleave:
         try:
             supervisor.measure()
         except Unable as error:
-            if not any(event["event"] == "end" for event in supervisor.events):
+            if not {"session", "end"} <= {event["event"] for event in supervisor.events}:  # one may be unreadable
                 log = folder / "run.log"
                 where = f": see {log}" if folder.is_relative_to(self.folder) else ""  # collecting has a temporary one
                 raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}{where}") from None

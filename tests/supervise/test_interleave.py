@@ -43,7 +43,11 @@ class Fake:
     def measure(self) -> None:
         if self.interpreter.python == "broken":
             raise Unable(4, "No module named gpubench")
+        if self.interpreter.python == "other":  # its session can't be read, its benchmark can
+            self.events = records.begun_and_ended(0, "x.py::test_a", CASES["a"], 1e-3)
+            raise Unable(-9, "its journal can't be read")
         tests = {f"{path}::test_{name}": case for path in self.paths for name, case in CASES.items()}
+        tests = {name: case for name, case in tests.items() if f"--deselect={name}" not in self.options}
         session = records.session(0, tests, estimated_s=60.0, notices=Fake.notices)
         session["fingerprint"]["threads"] = 2 if self is Fake.made[0] else 1
         self.events = [session, *records.begun_and_ended(0, *next(iter(tests.items())), 1e-3)]
@@ -84,8 +88,9 @@ def test_a_pair_of_some_tests_leaves_the_others_out_and_has_an_estimate(turns: I
     Fake.made.clear()
     everything = turns.pair_s()
     left_out = {"base": ["x.py::test_b"], "new": ["x.py::test_a"]}
-    turns.pair(0, "confirm", left_out)
-    assert [[word for word in each.options if "deselect" in word] for each in Fake.made] == [
+    for number in (0, 2):  # the second one after a turn of some tests
+        turns.pair(number, "confirm", left_out)
+    assert [[word for word in each.options if "deselect" in word] for each in Fake.made] == 2 * [
         ["--deselect=x.py::test_a"], ["--deselect=x.py::test_b"]
     ]  # fmt: skip
     assert 0 < turns.pair_s(left_out) < everything
@@ -144,6 +149,9 @@ def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
     with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench: see .*000-new/run.log"):
         turns.pair(0, "screen")
     with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench$"):
+        turns.collect()
+    turns.new = Environment("new", Interpreter("other"), ("x.py",))
+    with pytest.raises(UsageError, match=r"new: other can't measure: its journal can't be read$"):
         turns.collect()
 
 
