@@ -362,6 +362,8 @@ class Plugin:
         why = None if report.passed else outcomes.ruined()
         if report.when == "teardown" and (stuck := outcomes.end_test(self.session, attempt, item, self.recorder)):
             why = why or f"{', '.join(stuck)} can't be put back"
+        if report.when == "teardown" and item in item.session._setupstate.stack:  # pytest would fail the next test
+            why = why or "a hook has kept a test from being torn down"
         if self.session.mode is Mode.RUN and why:  # another process measures the remaining tests
             item.session.shouldstop = f"gpubench: {why} in this process"
         return report

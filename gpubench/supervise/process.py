@@ -137,7 +137,7 @@ def run_process(
     pytest finishes; a second one kills. The process is ended by a case that takes longer than ``deadline_s``, by
     silence between cases for longer than that and SILENCE_S, by FAREWELL_S without an end after its last benchmark, by
     the failure of a rank, by a line of its journal that can't be read, and by an exception from ``on_event``, which is
-    raised again.
+    raised again, or KeyboardInterrupt after an interrupt.
     """
     with contextlib.closing(_Log(log)) as output, contextlib.closing(Follower(ledger)) as follower:
         own = arguments[0] == sys.executable  # it asks by itself to end with this process
@@ -163,6 +163,10 @@ def run_process(
                         watch.kill()
                     elif alive:
                         time.sleep(POLL_S)
+            except Exception:
+                if watch.interrupted:
+                    raise KeyboardInterrupt from None
+                raise
             finally:
                 _signal(child, kill=True)  # the child, and what it may have left behind
                 child.wait()
@@ -221,9 +225,14 @@ class _Watch:
         self._log_start, self._lingering, self._timeout = log.size, False, ""
         self._reports: dict[str, Event] = {}
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the child was asked to finish."""
+        return self._patient_until < math.inf
+
     def interrupt(self, _number: int, _frame: object) -> None:
         """Handle a signal: ask the child to finish, or kill it if it was asked before."""
-        _signal(self._child, kill=self._patient_until < math.inf)
+        _signal(self._child, kill=self.interrupted)
         self._patient_until = time.monotonic() + PATIENCE_S
 
     def note(self, event: Event) -> None:
@@ -279,8 +288,7 @@ class _Watch:
             reason = f"its journal can't be read, perhaps because json was changed: {self._follower.unreadable}"
         if rank := self._reports.get("rank"):
             status, reason = rank["status"], rank["reason"]
-        interrupted = self._patient_until < math.inf
-        return ProcessEnd(code, bool(finish), self._lingering, interrupted, self._case, status, reason, failure)
+        return ProcessEnd(code, bool(finish), self._lingering, self.interrupted, self._case, status, reason, failure)
 
 
 def signal_or_code(code: int) -> str:

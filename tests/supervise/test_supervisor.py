@@ -191,6 +191,26 @@ def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is
     assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
 
 
+def test_an_interrupt_outlives_an_event_that_ends_the_process(child):
+    """Both sides of a comparison are collected so: a Ctrl-C then was lost, and all was measured."""
+
+    def collected(event):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):
+        child(f"signal.signal(signal.SIGINT, signal.SIG_IGN); {START}; {HANG}", 100.0, collected)
+
+
+def test_a_hook_that_keeps_a_test_from_being_torn_down_costs_no_other_test(tmp_path):
+    hook = "def pytest_runtest_teardown(item):\n    if 'torn' in item.name: raise ValueError('hook')\n"
+    (tmp_path / "conftest.py").write_text(hook)
+    tests = "".join(f"def test_{name}(benchmark): benchmark(len, [])\n" for name in ("torn_1", "torn_2", "a", "b", "c"))
+    ran = measure(tmp_path, tests, code=1)
+    assert ran.statuses == {"torn_1": "error", "torn_2": "error", "a": "ok", "b": "ok", "c": "ok"}
+    assert {row["reason"] for row in ran.rows} == {"ValueError: hook"}
+
+
 def test_a_session_whose_end_hangs_costs_seconds_and_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "FAREWELL_S", 1.0)
     (tmp_path / "conftest.py").write_text("import time\ndef pytest_sessionfinish(): time.sleep(1000)\n")
