@@ -103,6 +103,6 @@ def numbers_table(study: Study) -> Table:
         Column("with copies", lambda row: getattr(pairs.get(row), "copied_ratio", MISSING)),
         Column("throughput", lambda row: getattr(row, "speed", None)),
         Column("% of peak", lambda row: getattr(row, "peak_share", None)),
-        Column("notes", lambda row: row.result.reason or ", ".join(dict.fromkeys(f.name for f in row.result.flags))),
+        Column("notes", lambda row: row.result.reason or ", ".join(getattr(row, "flags", ()))),
     ]
     return table("", columns, study.rows)

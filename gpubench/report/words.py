@@ -147,11 +147,11 @@ class Names:
         names = dict.fromkeys(self.of(pair.base) for pair in pairs)
         if len(names) == 1:
             return next(iter(names))
-        runs = {pair.base.run_name for pair in pairs if not pair.within_run}
-        if len(runs) == 1:
-            return shorten(runs.pop())
-        cpus = all(pair.base.result.device == "cpu" for pair in pairs)
-        return "the CPU of the same machine" if cpus else "the baseline"
+        if all(pair.within_run for pair in pairs):
+            cpus = all(pair.base.result.device == "cpu" for pair in pairs)
+            return "the CPU of the same machine" if cpus else "the baseline"
+        runs = {pair.base.run_name for pair in pairs}
+        return shorten(runs.pop()) if len(runs) == 1 else "the baseline"
 
 
 def _name_of(rows: Sequence[Row]) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 import copy
 import csv
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,8 @@ import reading
 import records
 from reading import study_of
 
+import gpubench
+from gpubench.commands.cli import main
 from gpubench.errors import UsageError
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
@@ -438,6 +441,27 @@ def test_k_changes_no_speedup_and_no_crossover(tmp_path):
             seen += bool(some)
             assert {key: everything[key] for key in some} == some, expression
         assert seen >= 20
+
+
+def seen(path, folder, *chosen):
+    """The rows of the files and of the page of a report, and those of the API, that stand for a measured speedup."""
+    assert main(["report", str(path), "-o", str(folder), "--charts=none", *(f"-k={each}" for each in chosen)]) == 0
+    files = [[*csv.DictReader((folder / name).read_text().splitlines())] for name in ("speedup.csv", "results.csv")]
+    page = (folder / "report.html").read_text().partition('id="numbers"')[2].partition('id="details"')[0]
+    cells = (re.findall(r'data-value="([^"]*)"', line) for line in page.split("<tr>"))
+    loaded = gpubench.load(path, k=next(iter(chosen), None)).speedups
+    api = loaded[["id", "implementation", "variant", "device", "speedup", "shown"]].itertuples(index=False)
+    rows = ({name: value for name, value in row.items() if value} for file in files for row in file)
+    return {*map(str, api)}, {*map(str, rows)}, {str(row[:3]) for row in cells if len(row) > 2 and row[1]}
+
+
+def test_k_changes_no_number_of_a_report_s_files_its_page_and_the_api(tmp_path):
+    path = with_a_gpu(COMMITTED[0], tmp_path)
+    whole = seen(path, tmp_path / "whole")
+    for number, expression in enumerate(("H100", "float16 and not numpy", "n=1024", "cuda:0", "models or training")):
+        for some, every in zip(seen(path, tmp_path / str(number), expression), whole, strict=True):
+            assert some <= every, expression
+            assert some
 
 
 def test_a_view_of_a_study_is_the_study_of_the_expression(tmp_path):

@@ -183,6 +183,20 @@ def test_all_numbers_have_every_benchmark_with_values_to_sort_by():
     assert skipped[-1] == ("", "needs more memory")
 
 
+def test_the_speedups_of_all_numbers_are_over_their_own_baseline():
+    """A GPU that the first machine has nothing like is compared with the CPU beside it."""
+    first, second = run("laptop", cuda=0).bench("a.b", cpu=1.0), run("server").bench("a.b", cpu=0.5, gpu=0.01)
+    for said in ("Synthetic, 2 threads · laptop", "the baseline"):
+        assert f"speedup over {said}<" in page(first.read(), second.read(), charts=False).replace("\u00a0", " ")
+        second.bench("a.c", cpu=0.5, gpu=0.01)
+
+
+def test_the_notes_are_the_flags_of_results_csv():
+    one = run(ceilings={"cuda:0": {"throughput": {"float32": 1e13}}}).bench("a.b", gpu=1e-3, flops=1.6e11, bytes=1e6)
+    ((*_, notes),) = rows(page(one, charts=False))
+    assert notes == ("", "implausible")
+
+
 def test_the_page_asks_each_table_once_for_its_columns_of_numbers(monkeypatch):
     """Once for each cell, a page of four machines took a quarter of a minute."""
     asked, numeric = [], Table.numeric
