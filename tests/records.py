@@ -25,7 +25,6 @@ from gpubench.runfile.schema import Case, Run
 CPU = MappingProxyType({"name": "cpu", "kind": "cpu", "label": "Synthetic CPU", "memory_bytes": 16_000_000_000})
 GPU = MappingProxyType({"name": "cuda:0", "kind": "cuda", "label": "Synthetic H-GPU", "memory_bytes": 140_000_000_000})
 
-
 _KINDS = {"models": "networks", "llm": "networks", "serving": "networks", "training": "training"}
 _KINDS |= {"matmul": "other_matmul", "matmul.square": "matmul", "quantised": "other_matmul"}
 _KINDS |= {"reductions": "operators", "convolution": "operators", "attention": "operators", "fft": "linear_algebra"}

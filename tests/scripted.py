@@ -12,7 +12,6 @@ from gpubench import devices
 
 COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0}
 
-
 CLOCK = fake_backend.VirtualClock(tick_s=1e-10)
 
 

@@ -16,7 +16,6 @@ from gpubench.measure.work import count
 
 PROMPT, MORE = 16, 16
 
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 

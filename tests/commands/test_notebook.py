@@ -17,7 +17,6 @@ from gpubench.measure import ceilings, disturbance
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
-
 QUICK = "--preset smoke --device cpu"
 timed = functools.partial(gpubench.time, devices="cpu", preset="smoke")
 

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.usefixtures("no_ceilings")
 
 CASES = negating(8, 16)
 
-
 FIRST = f"gpubench run: {FIRST_WORDS}"
 SMOKE = ("--preset=smoke", "--charts=none")
 

@@ -49,7 +49,6 @@ def test_its_clock_passes_as_work_is_launched_and_waited_for():
 
 CARD = read_cards()[0]["L4"]
 
-
 OPERATORS = (Operators("product", 2, 2e12, 2e9), Operators("elementwise", 40, 0.0, 4e10))
 
 

@@ -72,7 +72,6 @@ def test_work_that_only_begins_is_seen(function, result, why):
 X, NUMBERS = torch.ones(8), [random.random() for _ in range(1000)]
 NETWORK = torch.nn.BatchNorm1d(3)
 
-
 CACHING = torch.nn.Identity()
 CACHING.keys, CACHING.history, CACHING.seen = torch.ones(4), [1], 0
 

@@ -55,21 +55,6 @@ class Average:
         return self.value
 
 
-class Centre(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(4))
-        self.last: Any = None
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
-        self.last = x - self.mean
-        return self.last
-
-    def encode(self, x: torch.Tensor) -> torch.Tensor:
-        return self(x) * 2
-
-
 class Slots:
     __slots__ = ("more", "value")
 
@@ -139,39 +124,6 @@ def row_tied_weights() -> Call:
     network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     network[1].weight = network[0].weight
     return Call(lambda n, x: (n[0].weight.data.mul_(2), n(x))[1], (network, x()), lambda: network[0].weight)
-
-
-def _training(optimizer: Any, **terms: Any) -> Call:
-    network = nn.Linear(4, 4)
-    made = optimizer(network.parameters(), **terms)
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        def loss() -> torch.Tensor:
-            made.zero_grad()
-            value = network(x).square().mean()
-            value.backward()
-            return value
-
-        made.step(loss)
-        return network.weight
-
-    return Call(step, (x(),), lambda: [list(network.parameters()), made.state_dict()])
-
-
-def row_schedule() -> Call:
-    network = nn.Linear(4, 4)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        network(x).sum().backward()
-        optimizer.step()
-        schedule.step()
-        return network.weight
-
-    state = lambda: [list(network.parameters()), schedule.last_epoch, optimizer.param_groups[0]["lr"]]  # noqa: E731
-    return Call(step, (x(),), state)
 
 
 def row_hook_of_network() -> Call:
@@ -264,10 +216,6 @@ class Weight(enum.Enum):
     ONES = torch.ones(4)
 
 
-class Settings(dict):
-    __getattr__ = dict.__getitem__
-
-
 SCALE = contextvars.ContextVar("scale", default=1.0)
 
 
@@ -305,7 +253,6 @@ def row_lazy_layer() -> Call:
 # fmt: off
 ROWS: dict[str, Callable[[], Call]] = {
     "enum": lambda: Call(lambda w, x: w.value * x, (Weight.ONES, x())),
-    "settings": lambda: Call(lambda s: s.w.mul_(2), (one := Settings(w=x()),), lambda: one.w),
     "bound_method": lambda: Call((one := Average()).update, (x(),), lambda: [one.value, one.seen]),
     "partial_of_method": lambda: Call(
         functools.partial((one := Average()).update, x=x()), (), lambda: [one.value, one.seen]),
@@ -327,13 +274,10 @@ ROWS: dict[str, Callable[[], Call]] = {
     "masked_array": lambda: Call(
         lambda a: (a * 2).sum(), (one := np.ma.masked_less(np.arange(6, dtype=np.float32), 2),), lambda: one.data),
     "big_endian_array": lambda: Call(lambda a: a.sum(), (np.arange(6, dtype=">f4"),)),
-    "bound_method_of_network": lambda: Call((net := Centre()).encode, (x(),), lambda: [net.mean, net.last]),
     "layer_of_network": lambda: Call(
         lambda n, x: n[0](x) + n[0].weight.sum(), (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), x())),
     "lambda_in_network": lambda: Call(
         lambda n, x: n.act(n(x)), (net := nn.Linear(4, 4), setattr(net, "act", lambda x: x.sin()) or x())),
-    "adamw": lambda: _training(torch.optim.AdamW),
-    "lbfgs": lambda: _training(torch.optim.LBFGS, max_iter=3),
     "weight_norm": lambda: Call(
         net := nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), (x(),), lambda: list(net.parameters())),
     "spectral_norm": lambda: Call(

@@ -213,7 +213,6 @@ def test_neg(gpubench):
     gpubench(torch.neg, x, out=y)
 """
 
-
 JSON = "--benchmark-json=run.json"
 
 

@@ -31,7 +31,6 @@ def test_neg(gpubench):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))  # not counted: torch would load its compiler for that
 """
 
-
 LINEAR = """
 def test_linear(gpubench):
     gpubench(torch.nn.Linear(4, 4).eval(), gpubench.randn(2, 4))

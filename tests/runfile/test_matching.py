@@ -11,7 +11,6 @@ NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float3
 NAMES += ["time.torch.add(a[0], f(b))[float32]", "n=10000000"]
 NAMES += names_of(Case("matmul.square", "cpu", kind="matmul", title="n × n"))
 
-
 KIND = KINDS["matmul"].words
 CHOSEN = [
     "matmul", "matmul.square", "MatMul.Square", "n=64", "cuda:0", "float32-n=64", "matmul.square[float32-n=64]",
