@@ -6,6 +6,7 @@ ids are (batch, length).
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable
@@ -17,6 +18,16 @@ from torch import nn
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.data import Data, require_memory
 from gpubench.measure.verify import in_float64
+
+
+def kept(build: Callable[..., nn.Module], **options: Any) -> Callable[[], nn.Module]:
+    """Return a function that returns a copy of the network ``build(**options)``, which is built once for each seed."""
+    return lambda: copy.deepcopy(_built(build, torch.initial_seed(), tuple(options.items())))
+
+
+@functools.lru_cache(maxsize=2)
+def _built(build: Callable[..., nn.Module], seed: int, options: tuple[tuple[str, Any], ...]) -> nn.Module:
+    return build(**dict(options))
 
 
 def mlp(inputs: int = 784, width: int = 1024, outputs: int = 10, second: int | None = None) -> nn.Module:

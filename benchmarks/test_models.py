@@ -24,8 +24,8 @@ SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", **SMALL)
 LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", **LARGE)
 
 
-def forward(gpubench, build, inputs, items, unit="sample"):
-    network = gpubench.module(build)
+def forward(gpubench, build, inputs, items, unit="sample", **options):
+    network = gpubench.module(models.kept(build, **options))
     with torch.inference_mode():
         gpubench.declare(items=items, unit=unit)
         gpubench(network, inputs)
@@ -47,7 +47,7 @@ def test_lenet(gpubench, batch):
 @pytest.mark.gpubench_sweep("width", smoke=[1], quick=[4], full=[1, 2, 4, 8, 16])
 @SMALL_BATCHES
 def test_cifar(gpubench, width, batch):
-    forward(gpubench, lambda: models.CifarNet(width), gpubench.randn(batch, 3, 32, 32), batch)
+    forward(gpubench, models.CifarNet, gpubench.randn(batch, 3, 32, 32), batch, width=width)
 
 
 @pytest.mark.gpubench(title="Encoder layer", quick_variants="compile")

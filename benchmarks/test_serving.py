@@ -42,7 +42,7 @@ def serve(gpubench, network, draw, *, answers, nbytes=None, **work):
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
 def test_resnet50(gpubench, batch):
     """An image of 224 x 224 to 1,000 scores."""
-    network = models.Served(gpubench.module(models.resnet50))
+    network = models.Served(gpubench.module(models.kept(models.resnet50)))
     request = partial(gpubench.host.randn, batch, 3, 224, 224)
     serve(gpubench, network, request, items=batch, unit="image", answers=batch * 1000)
 
@@ -52,7 +52,7 @@ def test_resnet50(gpubench, batch):
 @pytest.mark.gpubench_sweep("length", smoke=[16], quick=[32], full=[32, 128])
 def test_bert(gpubench, batch, length):
     """A text of ``length`` tokens to a vector for each."""
-    network = models.Served(gpubench.module(models.bert))
+    network = models.Served(gpubench.module(models.kept(models.bert)))
     request = partial(gpubench.host.randint, 30522, (batch, length))
     serve(gpubench, network, request, items=batch, unit="sequence", answers=batch * length * 768)
 

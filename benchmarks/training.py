@@ -110,7 +110,7 @@ def batches(name: str, data: Data, rows: int, size: int) -> list[Batch]:
 
 def network(name: str, data: Data, **options: Any) -> nn.Module:
     """Return the task's network in training mode, with parameters from the seed and without dropout."""
-    built = data.module(lambda: TASKS[name].build(**options)).train()
+    built = data.module(models.kept(TASKS[name].build, **options)).train()
     for module in built.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

@@ -74,6 +74,21 @@ def test_random_weights_are_of_the_seed_and_no_two_rows_are_alike():
     assert frequencies.dtype == torch.float32  # positions turn by angles that bfloat16 can't tell apart
 
 
+def test_a_network_is_built_once_for_each_seed_and_each_case_has_a_copy_of_its_own():
+    built = []
+
+    def build(width):
+        built.append(width)
+        return torch.nn.Linear(width, 1)
+
+    first, second = (data().module(models.kept(build, width=3)) for _ in range(2))
+    assert built == [3]
+    assert torch.equal(first.weight, second.weight)
+    assert first.weight.data_ptr() != second.weight.data_ptr()
+    assert not torch.equal(data(seed=1).module(models.kept(build, width=3)).weight, first.weight)
+    assert torch.equal(data().module(lambda: torch.nn.Linear(3, 1)).weight, first.weight)
+
+
 @pytest.mark.parametrize(("size", "parameters"), [("10M", 10.0e6), ("125M", 125e6), ("1B", 1.24e9), ("8B", 8.03e9)])
 def test_sizes_are_what_they_are_called(size, parameters):
     with torch.device("meta"):
