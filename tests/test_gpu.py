@@ -212,10 +212,8 @@ def test_a_missing_wait_beats_every_ceiling(gpu):
     a @ a
     unwaited = time.perf_counter() - start
     gpu.synchronize()
-    raised = [
-        flag.name for flag in disturbance.impossible(Work(flops=2 * 4096**3), unwaited, "float32", found, True, 0.0)
-    ]
-    assert raised == ["implausible"]
+    raised = disturbance.impossible(Work(flops=2 * 4096**3), unwaited, "float32", found, True, 0.0)
+    assert [flag.name for flag in raised] == ["implausible"]
 
 
 def test_ddp_over_nccl_with_one_rank():

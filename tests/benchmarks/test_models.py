@@ -100,10 +100,7 @@ def test_sizes_are_what_they_are_called(size, parameters):
     ("source", "reason"),
     [
         ("raise ImportError('no module named httpx\\nmore')", "transformers can't be imported: no module named httpx"),
-        (
-            "import transformers_is_not_here",
-            "transformers can't be imported: No module named 'transformers_is_not_here'",
-        ),
+        ("import transformers_isnt", "transformers can't be imported: No module named 'transformers_isnt'"),
         ("raise ImportError(name='transformers')", "transformers is not installed: pip install"),
     ],
 )

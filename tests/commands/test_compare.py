@@ -339,12 +339,8 @@ def test_a_full_output_is_no_slowdown(save) -> None:
     run = save("run.json", run_file())
     slow = save("slow.json", run_file(1.2))
     forms = ([], ["--format=json"], ["--format=markdown"], ["-k", "a"])
-    for words in (
-        ["show", run],
-        ["run", "--help"],
-        ["compare", run, run],
-        *(["compare", run, slow, *form] for form in forms),
-    ):
+    compared = (["compare", run, slow, *form] for form in forms)
+    for words in (["show", run], ["run", "--help"], ["compare", run, run], *compared):
         with open("/dev/full", "w") as full:
             done = started(*words, stdout=full)
         assert (done.returncode, done.stderr) == (2, "gpubench: output: No space left on device\n")

@@ -57,11 +57,7 @@ PEOPLE_TRY = {
     "a wrong dtype": ("a, b = randn(3, 3), randint(9, (3, 3))", "a @ b", "expected m1 and m2 to have the same dtype"),
     "a wrong device": ("a = randn(3)", "a.to('xpu')", "XPU enabled: leave out device=, .cuda() and .to(…)"),
     "a wrong device in the setup": ("a = torch.ones(3, device='xpu')", "a + 1", "XPU enabled: leave out device="),
-    "a network that is made": (
-        "f = module(nn.Linear(8, 8))",
-        "f(1)",
-        "write module(lambda: nn.Linear(…)) (in the setup)",
-    ),
+    "a made network": ("f = module(nn.Linear(8, 8))", "f(1)", "write module(lambda: nn.Linear(…)) (in the setup)"),
     "a shape without brackets": ("a = randint(9, 4)", "a + 1", "randint(9, (4,))"),
     "too much memory": ("a = randn(10**7, 10**7)", "a + 1", "needs 400 TB more on cpu"),
     "too much memory in the call": ("a = randn(3)", "a.expand(10**13, 3).clone()", "one tensor would need 120 TB"),

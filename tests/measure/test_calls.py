@@ -34,6 +34,9 @@ def rows():
     yield 1
 
 
+BEGUN = "which may still be working, or not have begun: time f(x)"
+
+
 @pytest.mark.parametrize(
     ("function", "result", "why"),
     [
@@ -45,17 +48,13 @@ def rows():
         (len, {"a": iter([])}, "an iterator"),
         (len, concurrent.futures.Future(), "a Future"),
         (len, [asyncio.Future(loop=asyncio.new_event_loop())], "a coroutine"),
-        (len, torch.futures.Future(), "a Future, which may still be working, or not have begun: time f(x).wait()"),
+        (len, torch.futures.Future(), f"a Future, {BEGUN}.wait()"),
         (len, [concurrent.futures.Future()] * 200, "a Future"),
         (len, {"a": [types.SimpleNamespace(), (concurrent.futures.Future(),)]}, "a Future"),
         (len, dataclasses.make_dataclass("Outcome", ["value"])(concurrent.futures.Future()), "a Future"),
         (len, [1, torch.ones(2), range(3), {}.keys()], ""),
         (len, None, ""),
-        (
-            len,
-            threading.Thread(target=len),
-            "a Thread, which may still be working, or not have begun: time f(x).join()",
-        ),
+        (len, threading.Thread(target=len), f"a Thread, {BEGUN}.join()"),
         (len, named("Reader", threading.Thread), "a Reader"),
         (len, named("Reply", concurrent.futures.Future), "a Reply"),
         (len, multiprocessing.Process(target=len), "a Process"),

@@ -145,10 +145,8 @@ def test_faster_than_the_ceiling_is_implausible(work, seconds, convolutions, rai
 @pytest.mark.parametrize(("variant", "doubted"), [("eager", ["implausible"]), ("autocast", [])])
 def test_a_result_is_judged_by_the_peak_of_the_dtype_that_computed_it(variant, doubted):
     session = Session(Settings(devices=("cpu",)), remeasured=MOST_REMEASURED)
-    session.self_check, session.peaks = (
-        disturbance.SelfCheck(),
-        {"cpu": Ceilings(throughput={"float32": 1e9, "bfloat16": 1e10})},
-    )
+    session.self_check = disturbance.SelfCheck()
+    session.peaks = {"cpu": Ceilings(throughput={"float32": 1e9, "bfloat16": 1e10})}
     case = Case("a.b", "cpu", "float32", variant=variant, devices=("cpu",))
     assert names(implausible_flags(session, case, Work(flops=5e9), 1.0)) == doubted
 

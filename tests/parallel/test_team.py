@@ -80,9 +80,8 @@ def test_the_first_ranks_measure_and_all_have_their_times(run):
 )
 def test_the_error_that_came_first_is_raised_on_every_rank(run, monkeypatch, error, status, text):
     left = threading.Event()
-    monkeypatch.setattr(
-        Team, "close", lambda self: sys.exc_info()[0] and left.set()
-    )  # then the collective of the other rank fails
+    # Then the collective of the other rank fails.
+    monkeypatch.setattr(Team, "close", lambda self: sys.exc_info()[0] and left.set())
     innocent = raising(RuntimeError("Connection closed by peer"), left)
     for answer in run(measuring(2, innocent), measuring(2, raising(error)), measuring(2)):
         assert (getattr(answer, "status", None), str(answer)) == (status, text)

@@ -82,14 +82,10 @@ FROM = "faster from which size is unknown"
         (Crossover(None, ABSENT), (1.01, 0.5, 0.4), "not up to n = 256", "not faster up to n = 256"),  # by rounding
         (Crossover(72.4, CROSSES, 60.0, 256.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
         (Crossover(None, ALWAYS), (2.0,), "n = 64 at the latest", "faster from n = 64 at the latest"),  # of one size
-        (
-            Crossover(200.0, CROSSES, 190.0, 210.0),
-            (2, 0.5, 4),
-            "n ≈ 200",
-            "faster from n ≈ 200 and at some smaller sizes",
-        ),
+        (Crossover(200.0, CROSSES, 190.0, 210.0), (2, 0.5, 4), "n ≈ 200",
+         "faster from n ≈ 200 and at some smaller sizes"),
     ],
-)
+)  # fmt: skip
 def test_a_crossover_is_stated_only_as_far_as_it_is_known(known, ratios, said, sentence):
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
     line = Line("n", tuple(pair(y, y) for y in ratios), points)

@@ -127,9 +127,8 @@ def test_nothing_measured_and_many_results(tmp_path):
     assert len(both.runs) == 1  # copies of one
     assert "faster in " in str(both)
     assert len(str(both).splitlines()) <= MOST_LINES
-    with pytest.raises(
-        UsageError, match=r"choose one with load\(…, k='elementwise.add float32, allocating, n=10⁷'\): "
-    ):
+    choose = r"choose one with load\(…, k='elementwise.add float32, allocating, n=10⁷'\): "
+    with pytest.raises(UsageError, match=choose):
         print(both.speedup)
     assert len(Results.load(tmp_path / "a.json", k="matmul.square and n=64").df) < len(both.df)
 

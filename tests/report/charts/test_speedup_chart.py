@@ -49,14 +49,10 @@ def axes_of(figure):
         (lambda: crossing(noisy=(1,)), "Synthetic H faster from n = 10⁵ at the latest", [], None),
         (lambda: crossing(noisy=(2,)), "Synthetic H faster from n = 10⁶ at the latest", [], None),
         (lambda: crossing(noisy=(3,)), "Synthetic H faster from which size is unknown (too noisy)", [], None),
-        (
-            lambda: with_copies(),
-            "Synthetic H faster from n ≈ 300 at the latest, with copies from n ≈ 300",
-            [300],
-            "1× at n ≈ 300 with copies",
-        ),
+        (lambda: with_copies(), "Synthetic H faster from n ≈ 300 at the latest, with copies from n ≈ 300",
+         [300], "1× at n ≈ 300 with copies"),
     ],
-)
+)  # fmt: skip
 def test_the_crossover_on_its_line_is_what_the_subtitle_says(data, subtitle, sizes, told):
     """Without an interval the sizes on either side are all that is said; where it is unsure there is no mark."""
     figure = speedup(data())
