@@ -54,14 +54,10 @@ def test_rounds_that_spread_start_slowly_or_drift(times, raised):
 @pytest.mark.parametrize(
     ("round_s", "call_s", "wait_s", "raised"),
     [
-        (2e-6, 1e-6, 0.0, ["too-short"]),
-        (2e-5, 2e-5, 0.0, []),
-        (1e-4, 1e-4, 8e-6, ["too-short"]),
-        (1e-3, 1e-3, 8e-6, []),
-        (1e-3, 7e-8, 0.0, ["too-short"]),
-        (1e-3, 5e-7, 0.0, []),
+        (2e-6, 1e-6, 0.0, ["too-short"]), (2e-5, 2e-5, 0.0, []), (1e-4, 1e-4, 8e-6, ["too-short"]),
+        (1e-3, 1e-3, 8e-6, []), (1e-3, 7e-8, 0.0, ["too-short"]), (1e-3, 5e-7, 0.0, []),
     ],
-)
+)  # fmt: skip
 def test_a_round_must_outlast_the_clock_the_wait_and_the_calling(monkeypatch, round_s, call_s, wait_s, raised):
     monkeypatch.setattr(disturbance, "calling_s", lambda: 4e-8)
     found = list(disturbance.too_short_flags(round_s, call_s, wait_s))

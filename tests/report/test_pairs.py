@@ -79,15 +79,10 @@ def test_processes_give_an_interval(count, told):
 @pytest.mark.parametrize(
     "other",
     [
-        {"dtype": "tf32"},
-        {"variant": "autocast"},
-        {"n": 65},
-        {"n": "64"},
-        {"n": None},
-        {"workload": "a.c"},
+        {"dtype": "tf32"}, {"variant": "autocast"}, {"n": 65}, {"n": "64"}, {"n": None}, {"workload": "a.c"},
         {"by": "numpy"},
     ],
-)
+)  # fmt: skip
 def test_unlike_is_never_paired(other):
     assert not compared(run().bench("a.b", cpu=1.0).bench(**{"workload": "a.b", "gpu": 1.0} | other))
 
@@ -346,14 +341,10 @@ def on_threads(used, cores, **how):
 @pytest.mark.parametrize(
     ("used", "cores", "available"),
     [
-        (1, {"cores": 16}, 16),
-        (1, {"logical_cpus": 2}, 2),
-        (4, {"cores": 16, "cgroup_cores": 8.0}, 8),
-        (4, {"cores": 16, "cgroup_cores": 4.5}, None),
-        (2, {"cores": 1, "logical_cpus": 2}, None),
-        (2, {}, None),
+        (1, {"cores": 16}, 16), (1, {"logical_cpus": 2}, 2), (4, {"cores": 16, "cgroup_cores": 8.0}, 8),
+        (4, {"cores": 16, "cgroup_cores": 4.5}, None), (2, {"cores": 1, "logical_cpus": 2}, None), (2, {}, None),
     ],
-)
+)  # fmt: skip
 def test_a_cpu_on_fewer_threads_than_it_has_is_named_wherever_its_ratio_is(used, cores, available):
     study = study_of(on_threads(used, cores))
     answer, (pair,) = Answer(study), study.pairs

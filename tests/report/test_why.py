@@ -115,13 +115,10 @@ def test_no_cause(how):
 @pytest.mark.parametrize(
     ("busy", "told"),
     [
-        ((1e-6, 2e-6, 9e-5), [(256, " up to n=256")]),
-        ((1e-6, 2e-6, 3e-6), [(1024, " at every size")]),
-        ((2e-6,), [(64, "")]),
-        ((4e-5, 5e-5, 9e-5), []),
-        ((None,) * 3, []),
+        ((1e-6, 2e-6, 9e-5), [(256, " up to n=256")]), ((1e-6, 2e-6, 3e-6), [(1024, " at every size")]),
+        ((2e-6,), [(64, "")]), ((4e-5, 5e-5, 9e-5), []), ((None,) * 3, []),
     ],
-)
+)  # fmt: skip
 def test_a_benchmark_has_one_sentence_for_each_kind_of_cause(busy, told):
     one = run(ceilings=PEAKS)
     for n, seconds in zip((64, 256, 1024), busy, strict=False):

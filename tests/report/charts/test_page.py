@@ -159,14 +159,11 @@ def labels(axis):
 @pytest.mark.parametrize(
     ("low", "high", "unit", "expected"),
     [
-        (0.9e-6, 2e-3, "s", "1 µs, 10 µs, 100 µs, 1 ms"),
-        (0.4, 2.5, "", "2× slower, 1×, 2×"),
-        (0.05, 40, "", "10× slower, 1×, 10×"),
-        (1e-4, 1e5, "", "1,000× slower, 1×, 1,000×"),
-        (2.0, 150.0, "calls", "2, 5, 10, 20, 50, 100"),
-        (2e9, 3e13, "FLOP/s", "10 G, 100 G, 1 T, 10 T"),
+        (0.9e-6, 2e-3, "s", "1 µs, 10 µs, 100 µs, 1 ms"), (0.4, 2.5, "", "2× slower, 1×, 2×"),
+        (0.05, 40, "", "10× slower, 1×, 10×"), (1e-4, 1e5, "", "1,000× slower, 1×, 1,000×"),
+        (2.0, 150.0, "calls", "2, 5, 10, 20, 50, 100"), (2e9, 3e13, "FLOP/s", "10 G, 100 G, 1 T, 10 T"),
     ],
-)
+)  # fmt: skip
 def test_ticks(low, high, unit, expected):
     """In the words of the labels: no 0.1× beside 7.7× slower; and 1× is one of them."""
     axes = Canvas().add_subplot()
@@ -195,14 +192,10 @@ def test_the_largest_size_always_has_its_tick():
 @pytest.mark.parametrize(
     ("places", "gap", "expected"),
     [
-        ([1.0, 2.0], 0.2, [1.0, 2.0]),
-        ([1.1, 1.0, 1.05], 0.2, [1.25, 0.85, 1.05]),
-        ([0.0, 0.0], 0.2, [0.0, 0.2]),
-        ([5.0], 0.2, [3.0]),
-        ([0.1] * 5, 1.0, [0.0, 0.75, 1.5, 2.25, 3.0]),
-        ([], 0.2, []),
+        ([1.0, 2.0], 0.2, [1.0, 2.0]), ([1.1, 1.0, 1.05], 0.2, [1.25, 0.85, 1.05]), ([0.0, 0.0], 0.2, [0.0, 0.2]),
+        ([5.0], 0.2, [3.0]), ([0.1] * 5, 1.0, [0.0, 0.75, 1.5, 2.25, 3.0]), ([], 0.2, []),
     ],
-)
+)  # fmt: skip
 def test_places_move_apart_as_little_as_it_takes(places, gap, expected):
     assert spread(places, gap, 0.0, 3.0) == pytest.approx(expected)
 
