@@ -154,7 +154,7 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     return _measure(timing_of(args, names), args)
 
 
-def _shell_words(line: str) -> list[str]:
+def _shell_words(line: str) -> Sequence[str]:
     """The words of a line as the shell reads them. Raises ValueError for a quotation without an end."""
     words = [_Word(word) for word in shlex.split(line)]
     for word, found in zip(words, _SHELL_WORD.finditer(line), strict=True):
