@@ -160,11 +160,12 @@ def require(
     setup = f", its setup {seconds_text(setup_s)}" if setup_s > seconds else ""
     needed = f"{seconds_text(seconds)}{setup}"
     allowed = f"{FEWEST_ROUNDS} must fit in {seconds_text(preset.budget)}"
+    full = FEWEST_ROUNDS * round_s <= PRESET_SETTINGS["full"].budget and preset.name != "full"
+    longer = " or use --preset full" * full
     if busy:
-        remedy = "close other programs, then run again"
+        remedy = f"close other programs{longer}, then run again"
         raise OverBudget(f"too slow on a busy machine: a call takes {needed} ({why}); {allowed}: {remedy}")
-    longer = FEWEST_ROUNDS * round_s <= PRESET_SETTINGS["full"].budget and preset.name != "full"
-    remedy = f"make the {'setup' if setup else 'call'} smaller" + " or use --preset full" * longer
+    remedy = f"make the {'setup' if setup else 'call'} smaller{longer}"
     raise OverBudget(f"too slow for --preset {preset.name}: one call takes {needed} ({why}); {allowed}: {remedy}")
 
 
