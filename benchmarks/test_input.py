@@ -4,20 +4,24 @@ Images are bytes; the loader converts, flips and normalises each, in this proces
 prepare the next batch, unless the loop waits for each loss: ``overlapped`` or ``in turn``, the same on a CPU.
 """
 
+import contextlib
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from gpubench.measure.data import reference_data
+from gpubench.errors import Unmeasurable
+from gpubench.measure.data import pinned_copy, reference_data
 
 from . import training
 
 pytestmark = [
     pytest.mark.gpubench(size="images"),
-    pytest.mark.gpubench_sweep("images", smoke=[256], quick=[1024], full=[1024, 8192]),
+    pytest.mark.gpubench_sweep("images", smoke=[16], quick=[1024], full=[1024, 8192]),
 ]
 
 BATCH = 128
+"""Images of a batch; half of all where these are fewer."""
 MEAN, STD = 0.47, 0.25
 """Rounded mean and standard deviation of a pixel of CIFAR-10, as a share of 255."""
 
@@ -37,12 +41,22 @@ class Images(Dataset):
         return ((image.flip(-1) if index % 2 else image) - MEAN) / STD, self.labels[index]
 
 
+def batch_of(images):
+    return min(BATCH, len(images) // 2)
+
+
+def has_pinned_memory():
+    with contextlib.suppress(Unmeasurable):
+        return pinned_copy(torch.empty(1)).is_pinned()
+    return False
+
+
 class Epoch:
     """A pass over a loader's batches, which are copied to the ``data``'s device; ``learner`` trains on each, and
     ``waits`` for its loss."""
 
     def __init__(self, images, data, learner=None, waits=False):
-        self._loader = DataLoader(images, BATCH, pin_memory=data.home.accelerator and not data.home.simulated)
+        self._loader = DataLoader(images, batch_of(images), pin_memory=data.home.accelerator and has_pinned_memory())
         self._data, self._learner, self._waits = data, learner, waits
 
     def step(self):
@@ -68,7 +82,8 @@ def load(gpubench, count):
 
     def last_batch():
         return tuple(
-            torch.stack(parts) for parts in zip(*map(images.__getitem__, range(count - BATCH, count)), strict=True)
+            torch.stack(parts)
+            for parts in zip(*map(images.__getitem__, range(count - batch_of(images), count)), strict=True)
         )
 
     gpubench.declare(check=last_batch, items=count, unit="image", devices=["cpu"])
@@ -93,7 +108,7 @@ def test_training(gpubench, order, images):
     source = Images(gpubench.host, images)
 
     def epoch(data):
-        return Epoch(source, data, training.trainer("cifar", data, BATCH), waits=order == "in turn")
+        return Epoch(source, data, training.trainer("cifar", data, batch_of(source)), waits=order == "in turn")
 
     learner = epoch(gpubench.data)
 

@@ -17,7 +17,7 @@ from gpubench.commands.cli import main
 ROOT = Path(__file__).parent.parent
 SLOW = (
     "resnet50", "vit", "bert", "gpt2", "tabular", "width", "llama", "decoder", "prefill", "scaled",
-    "decode[", "(training and autocast)",
+    "decode[", "input", "(training and autocast)",
 )  # fmt: skip
 EVERYWHERE = ("elementwise", "classic", "transfer")
 """Families that all devices measure; the others are measured on the second one alone, of which nothing is a default."""
