@@ -86,7 +86,8 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
             return Run(path, machine, tuple(named(results)), file.datetime, plain=True)
         results += [_row(f"{KEY}.unmeasured[{number}]", row) for number, row in enumerate(gone or ())]
         processes = facts.processes or ()
-        slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
+        canaries = [(each.index, each.canary) for each in processes if each.canary and machine.threads != 1]
+        slow = tuple(index for index, canary in canaries if canary.all_s > canary.one_s)
         settings = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
         settings |= {"processes": len(processes) or 1, "flags": _flags(processes), "slow_threads": slow}
         return Run(path, machine, tuple(named(results)), ceilings=facts.ceilings or {}, **settings)

@@ -78,6 +78,12 @@ def measured_case() -> dict[str, Any]:
     return data
 
 
+def test_a_run_on_one_thread_has_no_slow_threads(tmp_path: Path) -> None:
+    data = measured_case()
+    data["machine_info"]["gpubench"]["threads"] = 1
+    assert runs.read(save(tmp_path, data)).slow_threads == ()
+
+
 def test_everything_is_read(tmp_path: Path) -> None:
     data = measured_case()
     left = Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n")
