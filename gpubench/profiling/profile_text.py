@@ -58,7 +58,7 @@ def span_text(*span: float) -> str:
 def screen(profile: Profile) -> list[str]:
     """Return the lines of the answer: at most 25, of at most 80 columns."""
     first = profile.causes[0]
-    lead = [answer(profile), *([f"First: {first.says}."] if first.name != "computes" else [])]
+    lead = [answer(profile), *([f"First: {first.says}. {first.next}"] if first.name != "computes" else [])]
     words = " ".join(filter(None, chain(_advice(profile), _origin(profile))))
     return [*_wrapped(*lead), "", *_table(profile), "", *_wrapped(words)][:MOST_LINES]
 
@@ -109,9 +109,8 @@ def _table(profile: Profile) -> Iterator[str]:
 
 
 def _advice(profile: Profile) -> Iterator[str]:
-    for i, cause in enumerate(profile.causes):
-        says = "" if i == 0 and cause.name != "computes" else f"{cause.says[0].upper()}{cause.says[1:]}. "
-        yield says + cause.next
+    for cause in profile.causes[profile.causes[0].name != "computes" :]:
+        yield f"{cause.says[0].upper()}{cause.says[1:]}. {cause.next}"
     if profile.evaluation_s > 0.01 * profile.mean_s:
         yield f"Evaluation adds {seconds_text(profile.evaluation_s)} to each step on average; it isn't in the table."
     if profile.memory_bytes and profile.gpus and profile.gpus[0].capacity:

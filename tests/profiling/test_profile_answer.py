@@ -54,6 +54,7 @@ def test_waiting_for_data_bounds_the_speedup():
     assert "49% of a step waits for data: num_workers=0 at train.py:31" in text
     assert "The loader alone makes 100 rows/s in 1 process; an L4 could take" in text
     assert "It loads mostly at data.py:7." in text
+    assert text.index(profile.causes[0].next) < text.index("waiting for data ")  # the advice beside its cause
     assert ".item() at train.py:44 waits for the GPU in each step" in text
     assert "if data never waits" in text
     assert profile.gpus[0].without_waiting[0] > 10
