@@ -202,14 +202,6 @@ def simulated(devices: Iterable[DeviceFacts]) -> str:
     return MODELLED.format(listed(names)) * bool(names)
 
 
-def cautions(rows: Iterable[Row]) -> list[str]:
-    """Warnings that stand beside all numbers of these results: that a model made them, and that nothing
-    verified them."""
-    rows = list(rows)
-    names = listed(list(dict.fromkeys(name(row.result) for row in rows if unchecked(row))))
-    return [*filter(None, [simulated(row.facts for row in rows)]), *[f"Results not checked: {names}"] * bool(names)]
-
-
 def uncertainty(ranges: Iterable[Basis | None]) -> str:
     """The kinds of the ranges of several speedups: ``95% interval, 2 or 3 processes``."""
     counts: dict[str, set[int]] = {}
