@@ -27,6 +27,9 @@ FILLED = 0.1
 """A GPU that reaches less than this share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
 """An interval counts as too noisy if its ends differ by more than this factor."""
+LATER = 2.0
+"""Factor, in logarithms, by which times of other runs may differ more than stretches of one: a shared machine changes
+its speed for longer than a run's two seconds. Measured by ``docs/experiments/placement.py``."""
 NEAR = 1.05
 """A ratio below prints as 1.0×, which says of neither side that it is faster."""
 PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
@@ -115,15 +118,19 @@ class Row:
 
 
 def interval_of(processes: Sequence[Process]) -> Interval | None:
-    """Return the interval of the processes' medians, or of a single process's placements, in which the medians of all
-    stretches of its time lie too; None without either."""
+    """Return the interval of the processes' medians, or of a single process's placements; None without either. With
+    the medians of stretches of its time the interval holds these too, and is :data:`LATER` as wide."""
     medians, blocks = [process.median_s for process in processes], tuple[float, ...]()
     if len(processes) == 1:
         medians, blocks = [*processes[0].placements], processes[0].blocks
     if len(medians) < 2:
         return None
     interval = median_interval(medians)
-    return replace(interval, low=min(interval.low, *blocks), high=max(interval.high, *blocks)) if blocks else interval
+    if not blocks:
+        return interval
+    low, high = min(interval.low, *blocks), max(interval.high, *blocks)
+    further = (high / low) ** ((LATER - 1) / 2)
+    return replace(interval, low=low / further, high=high * further)
 
 
 @dataclass(eq=False)

@@ -135,17 +135,18 @@ def is_unknown(label: str) -> bool:
 
 
 def plain_memory_note(results: Iterable[Result]) -> str:
-    """Return the cost of calls in a process that returns freed memory, if that is another time; else empty."""
-    factors = [
-        (result.plain_s / result.times.median_s, result)
+    """Return the cost of calls in a process that returns freed memory, if they take longer there than in any stretch of
+    their time here; else empty."""
+    slower = sorted(
+        (result.plain_s / times.median_s, result.id, result)
         for result in results
-        if result.plain_s and result.times and all(flag.name != CONTENDED for flag in result.flags)
-    ]
-    other = [(max(factor, 1 / factor), result.id, factor, result) for factor, result in factors]
-    if not (other := sorted(entry for entry in other if entry[0] > PLAIN_FACTOR)):
+        if result.plain_s and (times := result.times) and all(flag.name != CONTENDED for flag in result.flags)
+        and result.plain_s > PLAIN_FACTOR * max(times.median_s, *(s for each in times.processes for s in each.blocks))
+    )  # fmt: skip
+    if not slower:
         return ""
-    _, _, factor, most = other[-1]
-    more = f", and {counted(len(other) - 1, 'other benchmark')} another time too" * (len(other) > 1)
+    factor, _, most = slower[-1]
+    more = f", and {counted(len(slower) - 1, 'other benchmark')} another time too" * (len(slower) > 1)
     plain_s, time_s = seconds_text(most.plain_s), seconds_text(most.plain_s and most.plain_s / factor)
     return (
         f"a plain program takes {plain_s} for {shown_name(most.workload)}, not {time_s}{more}: it returns freed memory"

@@ -218,11 +218,11 @@ def printed(random, place_sd, phase_sd, phase_s):
 @pytest.mark.parametrize(
     ("place_sd", "phase_sd", "phase_s", "least"),
     [(0.15, 0.03, 0.3, 0.95), (0.05, 0.1, 0.1, 0.97), (0.05, 0.1, 0.3, 0.95), (0.02, 0.25, 0.3, 0.95),
-     (0.1, 0.1, 0.5, 0.95), (0.05, 0.1, 1.0, 0.85)],
+     (0.1, 0.1, 0.5, 0.95), (0.05, 0.1, 1.0, 0.95), (0.05, 0.1, 3.0, 0.9)],
 )  # fmt: skip
 def test_the_range_of_a_single_expression_holds_the_time_of_other_runs(place_sd, phase_sd, phase_s, least):
-    """The speed of a shared machine changes in phases, as an autoregressive process. Phases half as long as the rounds
-    and longer are seen too rarely."""
+    """The speed of a shared machine changes in phases, as an autoregressive process, whose phases
+    may last as long as the rounds, or longer."""
     random = np.random.default_rng(5)
     ranges = [printed(random, place_sd, phase_sd, phase_s) for _ in range(400)]
     middle = float(np.median([each.value for each in ranges]))

@@ -492,6 +492,8 @@ def test_the_machine_table_says_busy_where_a_result_was():
 def test_what_a_plain_process_pays_is_said_where_it_is_another_time(tmp_path):
     one = run().bench("own.conv", cpu=1.44e-3, plain_s=5.2e-3).bench("own.sum", cpu=1e-3, plain_s=1.1e-3)
     one.bench("own.busy", cpu=1e-3, plain_s=9e-3, flags=("contended",)).bench("own.copy", cpu=1e-3, plain_s=1.3e-3)
+    one.bench("own.drift", cpu=1e-3, plain_s=0.5e-3).bench("own.phase", cpu=1e-3, plain_s=1.3e-3)
+    one.marks[-1]["extra_info"]["gpubench"]["processes"][0]["blocks"] = [1e-3, 1.2e-3]
     (warning,) = (each for each in Answer(study_of(one)).warnings if "plain program" in each.summary)
     assert str(warning).startswith("A plain program takes 5.20 ms for own.conv, not 1.44 ms, and 1 other benchmark ano")
     assert "MALLOC_TRIM_THRESHOLD_=1073741824" in str(warning)
