@@ -141,7 +141,7 @@ def plain_memory_note(results: Iterable[Result]) -> str:
         (result.plain_s / times.median_s, result.id, result)
         for result in results
         if result.plain_s and (times := result.times) and all(flag.name != CONTENDED for flag in result.flags)
-        and result.plain_s > PLAIN_FACTOR * max(times.median_s, *(s for each in times.processes for s in each.blocks))
+        and result.plain_s > PLAIN_FACTOR * max([times.median_s, *(s for each in times.processes for s in each.blocks)])
     )  # fmt: skip
     if not slower:
         return ""
