@@ -13,9 +13,8 @@ from gpubench.devices import find_device
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.data import Data, reference_data
 from gpubench.measure.precision import torch_dtype
+from gpubench.measure.ranks import Rank, RankJob
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.ranks import RankJob
-from gpubench.parallel.team import Rank
 from gpubench.runfile.schema import Check
 
 from . import training

@@ -8,7 +8,7 @@ import torch
 
 from gpubench.errors import GpubenchError, Unmeasurable
 from gpubench.measure.data import Data, reference_data
-from gpubench.parallel.ranks import circle, device_counts, require_devices
+from gpubench.measure.ranks import circle, device_counts, require_devices
 
 from . import training
 

@@ -6,7 +6,7 @@ A CPU's device is a core, with one thread. The baseline is one process with all 
 import pytest
 
 from gpubench.devices import present
-from gpubench.parallel.ranks import device_counts
+from gpubench.measure.ranks import device_counts
 
 from . import training
 from .distributed import AllReduce, StagedTraining, Training

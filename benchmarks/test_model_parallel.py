@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpubench.parallel.ranks import device_counts
+from gpubench.measure.ranks import device_counts
 
 from . import training
 from .test_distributed import step

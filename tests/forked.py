@@ -28,7 +28,7 @@ from typing import Any
 
 IMPORTED = [
     "torch", "pytest", "pytest_benchmark.plugin", "scipy.special", "gpubench.plugin.hooks", "gpubench.measure.fixture",
-    "gpubench.parallel.ranks", "torch.distributed.pipelining", "known_cpu",
+    "gpubench.measure.ranks", "torch.distributed.pipelining", "known_cpu",
 ]  # fmt: skip
 FORKS = sys.platform == "linux"
 """Elsewhere processes are started: Windows has no fork, and the system libraries of macOS don't survive one."""

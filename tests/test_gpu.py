@@ -15,8 +15,7 @@ from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.precision import apply, matmul_precision
 from gpubench.measure.probes import device_time, flush
-from gpubench.parallel.ranks import measure_rank
-from gpubench.parallel.team import Rank, join_process_group
+from gpubench.measure.ranks import Rank, join_process_group, measure_rank
 from gpubench.runfile.schema import Work
 from gpubench.supervise.process import suite
 

@@ -126,7 +126,6 @@ NOUNS_SAID = (
     "compare",
     "devices",
     "estimate",
-    "parallel",
     "plugin",
     "profiling",
     "runfile",

@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from benchmarks.distributed import StagedTraining, Training
-from gpubench.parallel.ranks import RankJob
-from gpubench.parallel.team import Rank
+from gpubench.measure.ranks import Rank, RankJob
 
 
 def show_error(rank: Rank, name: str, job: RankJob) -> None:

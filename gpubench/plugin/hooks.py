@@ -38,7 +38,7 @@ from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, param
 from .plain_process import begin_plain
 
 if TYPE_CHECKING:
-    from ..parallel.team import Team
+    from ..measure.ranks import Team
 
 register(Demo)
 
@@ -73,7 +73,7 @@ class Plugin:
     @functools.cached_property
     def team(self) -> Team:
         """The ranks that torchrun started together with this one."""
-        from ..parallel.team import Team
+        from ..measure.ranks import Team
 
         return Team(self.session.settings.ranks_deadline, self._end_rank)
 
@@ -86,7 +86,7 @@ class Plugin:
 
     def ranks_of(self, name: str) -> Any:
         """Return the value of the fixture ``gpubench_ranks`` for the test of this full name."""
-        from ..parallel.ranks import Ranks
+        from ..measure.ranks import Ranks
         from .launcher import Results, measure_ranks
 
         def measured() -> dict[str, Event]:
@@ -200,7 +200,7 @@ class Plugin:
         self.session.collected = [self._cases[item.nodeid] for item in _with(timed, "gpubench")]
         self._note_untimed(self.collected)
         if (ranks := [item.nodeid for item in _with(tests, RANKS)]) and not settings.launched():
-            from ..parallel.ranks import device_counts
+            from ..measure.ranks import device_counts
 
             self._ranks = {"cases": ranks, "count": max(device_counts())}
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..measure.state import State
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "estimate", "measure", "parallel", "plugin", "runfile", "statistics")
+MEASURING_ROOMS = ("devices", "estimate", "measure", "plugin", "runfile", "statistics")
 """Folders of the package whose code decides what a number means: a run is resumed only if this code is unchanged."""
 LONGEST_REASON = 500
 LISTED = "listed"

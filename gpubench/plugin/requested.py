@@ -15,7 +15,7 @@ from .settings import WHOLE, equipped, launched
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
-    from ..parallel.ranks import Ranks
+    from ..measure.ranks import Ranks
 
 _MARKERS = """gpubench(kind, title, dtypes, implementations, variants, devices, size): what it is, how it is timed
 gpubench_sweep(name, *, smoke, glance, quick, full): parametrise by the preset
@@ -84,7 +84,7 @@ def _gpubench_parameters(
 
 @pytest.fixture
 def gpubench_ranks(request: pytest.FixtureRequest) -> Ranks:
-    """The processes, one per device, that measure a benchmark together: see :class:`gpubench.parallel.ranks.Ranks`."""
+    """The processes, one per device, that measure a benchmark together: see :class:`gpubench.measure.ranks.Ranks`."""
     plugin: Any = request.config.pluginmanager.getplugin(STATE)
     return plugin.ranks_of(request.node.nodeid)  # type: ignore[no-any-return]
 

@@ -3,15 +3,12 @@ DataParallel's split, and that it can't fall back unseen. Nothing here needs a G
 """
 
 import re
-import sys
 from pathlib import Path
 
+import duties
 import pytest
 import torch
 from torch import nn
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "parallel"))
-import duties
 
 from benchmarks import (
     test_data_parallel as data_parallel,
@@ -22,7 +19,7 @@ from benchmarks.distributed import StagedTraining, Training
 from gpubench.devices import CPU
 from gpubench.errors import GpubenchError, Unmeasurable, WrongAnswer
 from gpubench.measure.data import Data, reference_data
-from gpubench.parallel.team import Rank
+from gpubench.measure.ranks import Rank
 
 pytestmark = pytest.mark.xdist_group("distributed")  # most look at what two ranks did
 EPOCHS = 20

@@ -43,7 +43,7 @@ def test_a_byte_of_any_file_that_measures_changes_the_fingerprint(package):
         path.write_bytes(content)
     assert unnoticed == []
     assert code_hash([], package) == before
-    assert {"parallel/ranks.py", "devices/cuda.py", "measure/probes.py"} <= {*FILES}
+    assert {"measure/ranks.py", "devices/cuda.py", "measure/probes.py"} <= {*FILES}
 
 
 def test_a_byte_of_a_benchmark_file_or_of_a_module_beside_it_changes_it_its_folder_and_other_tests_do_not(
@@ -61,7 +61,7 @@ CASE = """
 import sys, torch
 def test_neg(gpubench): gpubench(torch.neg, gpubench.randn(8))
 def test_loaded():
-    import gpubench.parallel.ranks
+    import gpubench.measure.ranks
     print("loaded", *(name for name in sys.modules if name.startswith("gpubench.")))
 """
 

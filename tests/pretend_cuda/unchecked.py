@@ -12,9 +12,8 @@ import torch
 import torch.distributed as dist
 
 from benchmarks import distributed, training
-from gpubench.measure import verify
+from gpubench.measure import ranks, verify
 from gpubench.measure.prepare import Preparation
-from gpubench.parallel import ranks
 
 torch.backends.cudnn.enabled = False
 torch.backends.cuda.enable_cudnn_sdp(False)

@@ -15,13 +15,11 @@ import torch.distributed as dist
 
 from gpubench.errors import WrongAnswer
 from gpubench.measure.budget import PRESET_SETTINGS
+from gpubench.measure.ranks import Rank, join_process_group, measure_rank
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.ranks import measure_rank
-from gpubench.parallel.team import Rank, join_process_group
 from gpubench.runfile.schema import Check
 
-HERE = Path(__file__).parent
-IMPORTED = HERE.parents[1], HERE.parent, HERE
+IMPORTED = Path(__file__).parents[1], Path(__file__).parent
 """Folders of modules that ranks import."""
 
 
