@@ -27,7 +27,7 @@ if path := os.environ.get("PYTHONPATH"):  # tests start processes in other folde
 
 VIRTUAL_CONFTEST = """
 from gpubench import devices
-from gpubench.testing import VirtualDevice
+from gpubench.devices.virtual import VirtualDevice
 devices.register(VirtualDevice)
 import pytest
 @pytest.fixture
@@ -95,7 +95,7 @@ def bench(pytester):
 def virtual(pytester, bench, monkeypatch):
     """A folder whose pytest knows the kind ``virtual`` with a fresh clock; runs it and gives the run file."""
     from gpubench.devices import base
-    from gpubench.testing import VirtualDevice, VirtualMachine
+    from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 
     machine = VirtualMachine()
     monkeypatch.setitem(base.KINDS, VirtualDevice.kind, VirtualDevice)

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from gpubench.testing import VirtualMachine
+from gpubench.devices.virtual import VirtualMachine
 
 NAME, DEVICES = "fake", 2
 aten = torch.ops.aten

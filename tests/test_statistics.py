@@ -16,14 +16,6 @@ def test_students_quantiles_are_scipys():
         assert intervals.quantile(freedom) == pytest.approx(stdtrit(freedom, 0.975), rel=1e-12), freedom
 
 
-@pytest.mark.parametrize("values", [[1.0] * 9 + [2.0], [3.0, 1.0, 2.0, 2.0], [5.0, 4.0, 3.0]])
-def test_a_trend_is_the_rank_correlation_with_time(values):
-    """Equal values share a rank: one late outlier among them is no trend."""
-    known = scipy_stats.spearmanr(values, range(len(values))).statistic * math.sqrt(len(values) - 1)
-    assert inference.trend(values) == pytest.approx(known)
-    assert inference.trend(values[:1] * 4) == inference.trend(values[:2]) == 0
-
-
 def test_one_process_that_waited_carries_no_median_away():
     """Three processes of 7996, 32.0 and 32.5 µs gave 200 µs, a time that none of them measured."""
     estimate = intervals.median_interval([7996e-6, 32.0e-6, 32.5e-6])

@@ -9,8 +9,8 @@ import validate_gpu
 
 from gpubench.commands import cli
 from gpubench.devices import find_device
+from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure.clock import DeviceClock
-from gpubench.testing import VirtualDevice, VirtualMachine
 
 
 @pytest.mark.skipif(find_device("cuda").device is not None, reason="there is a GPU")

@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 if a step was measured, the script's own exit code if it failed before or ran to its end, and 2 for a
     refusal. Raises UsageError for a script or an option that can't be used."""
     from ..profiling.gpus import cards_of, complete
-    from ..profiling.profile_text import screen
+    from ..profiling.profile_text import bars_of, screen
     from ..runfile.writer import picture_format, replace
 
     if not args.words:
@@ -87,10 +87,10 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         replace(Path(args.json), msgspec.json.format(msgspec.json.encode(profile), indent=1))
     if kind:
-        from ..profiling.stacked import figure_of
         from ..report.charts.pictures import render
+        from ..report.charts.stacked import stacked_figure
 
-        replace(Path(args.output), render(figure_of(profile), kind))
+        replace(Path(args.output), render(stacked_figure(*bars_of(profile)), kind))
     return code if args.to_the_end else 0
 
 

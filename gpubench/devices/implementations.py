@@ -129,11 +129,6 @@ def find_implementation(name: str) -> type[Implementation]:
     return LIBRARIES[name]
 
 
-def implementation_label(name: str) -> str:
-    """Return the label of a library, ``NumPy`` for ``numpy``; an unknown name is returned unchanged."""
-    return LIBRARIES[name].label if name in LIBRARIES else name
-
-
 def library_versions() -> dict[str, str]:
     """Return the versions of all installed libraries except torch, by the name of their package."""
     versions = {}

@@ -1,4 +1,20 @@
-"""A device on a virtual clock, for tests and for simulated devices."""
+"""A fake accelerator on a virtual clock, for exact and instant tests of measuring code without a GPU.
+
+In a ``conftest.py``::
+
+    import pytest
+    from gpubench import devices
+    from gpubench.devices.virtual import VirtualDevice
+
+    devices.register(VirtualDevice)
+
+    @pytest.fixture
+    def machine():
+        return VirtualDevice.machine
+
+``pytest --gpubench-device=virtual`` then measures on ``virtual:0``: a benchmark that calls ``machine.launch(2e-3)``
+takes 2 ms by the clock of the run. A virtual device can't hold tensors.
+"""
 
 from __future__ import annotations
 

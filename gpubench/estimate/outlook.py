@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_fields
 
-from ..devices.implementations import implementation_label
 from ..report.rows import grouped
 from ..report.why import GAIN
 from ..runfile.flags import CONTENDED, DIFFERENT, judge
 from ..runfile.matching import is_expression, shown_name
+from ..runfile.naming import library_label
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
 from .datasheets import Gpu
@@ -156,7 +156,7 @@ def _job(run: Run, group: Sequence[Result], ways: Sequence[Result], flags: Seque
         next((each.work.operators for each in first if each.work.operators), ()),
     )
     copies = next((each.transfer for each in first if each.transfer), None)
-    library = implementation_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
+    library = library_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
     how = [str(fastest.params[name]) for name in HOW if fastest.params.get(name) not in (None, named.params.get(name))]
     other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
     differ = [getattr(fastest, name) for name in ("dtype", "variant") if getattr(fastest, name) != getattr(named, name)]

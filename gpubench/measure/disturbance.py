@@ -5,6 +5,7 @@ wait for each other."""
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from statistics import median, quantiles
 
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores, family as relatives
-from ..devices.lazy import psutil, torch
+from ..devices.lazy import np, psutil, torch
 from ..runfile.flags import CONTENDED, FEW, NOISY, POWER_LIMITED, TOO_SHORT, Flag
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
@@ -153,13 +154,24 @@ def noise_flags(times: Sequence[float], *, without_torch: bool = False) -> Itera
         which = f"the first {first} rounds" if first > 1 else "the first round"
         seen.append(f"{which} took {begin / rest:.2f}× as long as the rest")
     elif third >= 5 and not without_torch:
-        from ..statistics.inference import trend  # scipy is slow to import, and every pytest loads this module
-
         early, late = median(times[:third]), median(times[-third:])
-        if abs(trend(times)) > DRIFT_Z and max(early / late, late / early) > DRIFT:
+        if abs(_trend(times)) > DRIFT_Z and max(early / late, late / early) > DRIFT:
             seen.append(f"the last third took {late / early:.2f} times the first")
     if seen:
         yield Flag("noisy", "; ".join(seen))
+
+
+def _trend(values: Sequence[float]) -> float:
+    """Return how many standard deviations the values' order is from a random one; above 0 when they rise.
+
+    This is Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order, from
+    ten on. Equal values share the mean of their ranks (M. G. Kendall, *Rank Correlation Methods*, 1948).
+    """
+    if len(values) < 3 or len(set(values)) < 2:
+        return 0.0
+    _, places, repeated = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(repeated) - (repeated - 1) / 2)[places]
+    return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1]) * math.sqrt(len(values) - 1)
 
 
 def too_short_flags(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:

@@ -21,7 +21,6 @@ from pytest_benchmark.stats import Metadata
 from ..devices import CPU, find_device, register
 from ..devices.implementations import TORCH
 from ..errors import Unmeasurable, UsageError
-from ..estimate.demo import Demo
 from ..measure.copies import CallCopy
 from ..measure.data import MEMORY_SHARE
 from ..measure.expression import advising, bound_call, difference_of
@@ -41,6 +40,7 @@ from ..runfile.writer import without_paths
 from ..supervise.child import Failures, become_child
 from ..supervise.process import JOURNAL, USAGE
 from . import PARAMETERS, recorder as outcomes
+from .demo import Demo
 from .parametrize import Markers, combinations, ident
 from .plain_process import begin_plain
 

@@ -20,7 +20,6 @@ from msgspec import structs
 
 from ..devices import register
 from ..errors import RankFailure, Unmeasurable, UsageError
-from ..estimate.demo import Demo
 from ..measure.run_settings import Mode
 from ..measure.session import Session
 from ..runfile.journal import read_ledger, recorded
@@ -33,6 +32,7 @@ from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
 from ..supervise.process import NO_TESTS
 from . import STATE, recorder as outcomes, settings
+from .demo import Demo
 from .fixtures import RANKS, Plain, calibrate_plain, timer_of
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
 from .plain_process import begin_plain

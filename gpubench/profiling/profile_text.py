@@ -141,3 +141,18 @@ def _origin(profile: Profile) -> Iterator[str]:
         held = f", estimated {span_text(*guess)}: {where}side" if guess else ""
         yield f"Measured on {name}: {span_text(mean)} a step ({span_text(low, high)}){held}."
     yield from (f"Unknown: {part} ({why})." for part, why in profile.lost.items())
+
+
+def bars_of(profile: Profile) -> tuple[str, list[tuple[str, tuple[float, ...], float, str]], str]:
+    """Return the answer of a completed profile, the seconds of a step on each device, and a note, for a picture."""
+    parts = profile.parts
+    own = parts[DATA], parts[PYTHON], parts[HOST], parts[FORWARD] + parts[BACKWARD] + parts[OPTIMIZER]
+    rows = [(f"CPU, {profile.threads} threads", own, profile.mean_s, span_text(profile.mean_s))]
+    for gpu in profile.gpus:  # at the low end, without work that is done beside other work
+        left_s, each = gpu.step_s[0], []
+        for seconds in (parts[DATA], parts[PYTHON], gpu.host_s[0], left_s):
+            each.append(min(seconds, left_s))
+            left_s -= each[-1]
+        rows.append((gpu.gpu, tuple(each), gpu.step_s[1], span_text(*gpu.step_s)))
+    note = "CPU: measured." + " GPUs: modelled; the pale end is the range." * bool(profile.gpus)
+    return answer(profile), rows, note

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
-from ..devices.implementations import TORCH
 from ..errors import RunFileError, clean
 from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Quality, Reason, judge
 from ..runfile.kinds import KINDS, names_of
@@ -96,7 +95,7 @@ class Row:
         case = self.result
         self.facts = self.run.machine.device(case.device)
         self.on_accelerator = self.facts.accelerator
-        self.library = "" if case.implementation in ("", TORCH) else case.implementation
+        self.library = "" if case.implementation in ("", "torch") else case.implementation
         self.source = Source(self.run_name, case.device or "cpu" * self.on_cpu_alone, self.library)
         self.kind = KINDS.get(case.kind)
         self.own = self.kind is None

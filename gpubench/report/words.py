@@ -11,10 +11,9 @@ from statistics import mode
 
 from msgspec import structs
 
-from ..devices.implementations import implementation_label
 from ..runfile.facts import threads_available
 from ..runfile.matching import shown_name
-from ..runfile.naming import shared_place
+from ..runfile.naming import library_label, shared_place
 from ..runfile.quantities import counted, listed, shorten, shorten_apart
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT, Basis
@@ -139,7 +138,7 @@ class Names:
 
     def subject(self, pair: Pair) -> str:
         """``H200``; ``PyTorch`` if libraries are compared on one device."""
-        library = implementation_label(pair.other.result.implementation)
+        library = library_label(pair.other.result.implementation)
         return library if pair.within_device else self.short(self.of(pair.other))
 
     def baseline(self, pairs: Sequence[Pair]) -> str:
@@ -164,7 +163,7 @@ def _name_of(rows: Sequence[Row]) -> tuple[str, str]:
     name = shorten(label or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
     name += " (simulated)" * device.simulated
     if row.library:
-        library = implementation_label(row.library)
+        library = library_label(row.library)
         return (f"{name} · {library}" if row.on_accelerator else library), ""
     used = [each.result.threads for each in rows if isinstance(each, Measured) and each.result.threads]
     threads = mode(used) if used else row.run.machine.threads
@@ -219,7 +218,7 @@ def way(pair: Pair) -> str:
 
     def facts(row: Measured) -> dict[str, str]:
         case = row.result
-        terms = {"library": implementation_label(case.implementation)}
+        terms = {"library": library_label(case.implementation)}
         terms |= {"variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype}
         terms |= {name: str(case.params[name]) for name in HOW if case.params.get(name) is not None}
         return terms | ({"layout": "channels last"} if case.kind and case.workload.endswith(LAYOUT) else {})

@@ -27,6 +27,12 @@ _TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
 _DEVICE = re.compile(r"([a-z][a-z0-9_]*)(?::(\d+))?")
 _DTYPE = re.compile(r"(?:torch\.)?(b?float(?:16|32|64))")
 _DEVICE_NAMES = ("device", "dev", "torch_device", "device_name", "device_type")
+_LIBRARIES = {"torch": "PyTorch", "numpy": "NumPy"}
+
+
+def library_label(name: str) -> str:
+    """Return the label of a library, ``NumPy`` for ``numpy``; another name is returned unchanged."""
+    return _LIBRARIES.get(name, name)
 
 
 def workload_of(fullname: str, shipped: bool = False) -> str:

@@ -118,19 +118,6 @@ def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(sum(part[:least] for part in parts))
 
 
-def trend(values: Sequence[float]) -> float:
-    """Return how many standard deviations the values' order is from a random one; above 0 when they rise.
-
-    This is Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order, from
-    ten on. Equal values share the mean of their ranks (M. G. Kendall, *Rank Correlation Methods*, 1948).
-    """
-    if len(values) < 3 or len(set(values)) < 2:
-        return 0.0
-    _, places, repeated = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(repeated) - (repeated - 1) / 2)[places]
-    return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1]) * math.sqrt(len(values) - 1)
-
-
 class Change(NamedTuple):
     """A ratio estimated by Student's t: its logarithm, that logarithm's standard error, and the error's degrees of
     freedom."""

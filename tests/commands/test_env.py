@@ -12,9 +12,9 @@ import torch
 
 from gpubench import devices
 from gpubench.commands import env
+from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure import environment
 from gpubench.runfile.schema import Ceilings
-from gpubench.testing import VirtualDevice
 
 ENV = """
 import sys

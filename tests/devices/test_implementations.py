@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from gpubench.devices import CPU, implementations
-from gpubench.devices.implementations import LIBRARIES, NumPy, find_implementation, implementation_label
-from gpubench.testing import VirtualDevice
+from gpubench.devices.implementations import LIBRARIES, NumPy, find_implementation
+from gpubench.devices.virtual import VirtualDevice
+from gpubench.runfile.naming import library_label
 
 FIFTH = """
 import numpy
@@ -120,7 +121,9 @@ def test_a_marker_that_names_none_is_refused(bench, absent):
 
 
 def test_labels_are_as_people_write_them_and_numpy_computes_on_the_cpu():
-    assert [implementation_label(name) for name in ("torch", "numpy", "tinygrad")] == ["PyTorch", "NumPy", "tinygrad"]
+    names = "torch", "numpy", "tinygrad"
+    assert [library_label(name) for name in names] == ["PyTorch", "NumPy", "tinygrad"]
+    assert [LIBRARIES[name].label for name in names[:2]] == ["PyTorch", "NumPy"]
     reasons = [NumPy.why_not_on(device) for device in (CPU, VirtualDevice())]
     assert reasons == [None, "NumPy computes on the CPU only"]
 

@@ -14,6 +14,7 @@ import torch
 from vendors import raising
 
 from gpubench.devices import CPU, implementations
+from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure import ceilings, environment
 from gpubench.measure.record import MOST_REMEASURED
 from gpubench.runfile.facts import facts
@@ -22,7 +23,6 @@ from gpubench.runfile.ledger import assemble
 from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Ceilings, CpuFacts, Machine, Run
 from gpubench.runfile.utilisation import slow_products
-from gpubench.testing import VirtualDevice
 
 HELD_BACK = """
 import msgspec

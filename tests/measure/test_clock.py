@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from gpubench.devices import CPU
+from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure.clock import MIN_ROUND, MIN_WAITS, DeviceClock, repeat, settle_clocks, warm_up
-from gpubench.testing import VirtualDevice, VirtualMachine
 
 
 def test_a_wait_of_ones_own_comes_before_every_reading(monkeypatch):
@@ -97,7 +97,7 @@ def test_both(gpubench, machine):
     gpubench.declare(devices=["virtual:1"], check=False)(both, machine)
 """
 SHORT = """
-from gpubench.testing import VirtualDevice
+from gpubench.devices.virtual import VirtualDevice
 VirtualDevice.machine.wait_cost_s = 8e-6
 def test_short(gpubench, machine): gpubench.declare(check=False)(machine.launch, 5e-6)
 """

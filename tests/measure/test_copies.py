@@ -27,8 +27,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from gpubench.devices import CPU, kinds
+from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure.copies import Uncopyable, copy_call, restored_random_streams
-from gpubench.testing import VirtualDevice
 
 
 @dataclasses.dataclass

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpubench.devices import CPU, Memory
+from gpubench.devices.virtual import VirtualDevice
 from gpubench.errors import TooLarge, Unmeasurable, UsageError
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data, factory_defaults, pinned_copy, require_memory
@@ -16,7 +17,6 @@ from gpubench.measure.fixture import Gpubench
 from gpubench.measure.run_settings import Settings
 from gpubench.measure.session import Session
 from gpubench.runfile.schema import Case
-from gpubench.testing import VirtualDevice
 
 
 def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():

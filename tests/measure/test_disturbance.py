@@ -1,5 +1,6 @@
 """What is flagged, and what isn't: from rounds, from the process, from ceilings, and by cases broken on purpose."""
 
+import math
 import os
 import random
 import subprocess
@@ -9,7 +10,9 @@ import time
 import numpy as np
 import pytest
 import torch
+from scipy import stats as scipy_stats
 
+from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary
 from gpubench.measure.record import MOST_REMEASURED, implausible_flags
@@ -17,7 +20,6 @@ from gpubench.measure.run_settings import Settings
 from gpubench.measure.session import Session
 from gpubench.runfile.flags import ADVICE
 from gpubench.runfile.schema import Bandwidth, CanaryTimes, Case, Ceilings, Work
-from gpubench.testing import VirtualDevice
 
 RANDOM = np.random.default_rng(0)
 STEADY = list(1e-3 * (1 + 0.01 * RANDOM.standard_normal(60)))
@@ -250,3 +252,11 @@ def test_a_clock_of_few_steps_is_no_drift(count):
     assert sum("the last" in reasons(times) for times in series) == 0
     rising = [1.0] * (count // 2) + [1.2] * (count - count // 2)
     assert "the last" in reasons(rising)
+
+
+@pytest.mark.parametrize("values", [[1.0] * 9 + [2.0], [3.0, 1.0, 2.0, 2.0], [5.0, 4.0, 3.0]])
+def test_a_trend_is_the_rank_correlation_with_time(values):
+    """Equal values share a rank: one late outlier among them is no trend."""
+    known = scipy_stats.spearmanr(values, range(len(values))).statistic * math.sqrt(len(values) - 1)
+    assert disturbance._trend(values) == pytest.approx(known)
+    assert disturbance._trend(values[:1] * 4) == disturbance._trend(values[:2]) == 0

@@ -20,13 +20,13 @@ from vendors import raising
 
 from gpubench import devices
 from gpubench.devices import cpu
+from gpubench.devices.virtual import VirtualDevice
 from gpubench.errors import UsageError
 from gpubench.measure import environment
 from gpubench.measure.run_settings import Settings
 from gpubench.measure.session import Session
 from gpubench.runfile.reader import convert
 from gpubench.runfile.schema import DeviceFacts
-from gpubench.testing import VirtualDevice
 
 
 class Gpu(VirtualDevice):

@@ -3,13 +3,13 @@
 import pytest
 
 from gpubench.devices import implementations
+from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure import budget, disturbance
 from gpubench.measure.session import Session
 from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
 from gpubench.runfile.flags import Flag
 from gpubench.runfile.runs import read
-from gpubench.testing import VirtualDevice, VirtualMachine
 
 HEADER = "import torch, pytest, numpy as np\n"
 LAUNCH = "def test_it(gpubench, machine): gpubench.declare(check=False)(machine.launch, 1e-3)"

@@ -14,9 +14,9 @@ from dispatched import Dispatched
 from vendors import Moment, raising
 
 from gpubench.devices import CPU
+from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure import ceilings, probes
 from gpubench.measure.clock import DeviceClock
-from gpubench.testing import VirtualDevice, VirtualMachine
 
 TESTS = Path(__file__).parent.parent
 pytestmark = pytest.mark.xdist_group("probes")  # they look at one run

@@ -18,6 +18,7 @@ from waiting import survivors
 
 from gpubench import devices
 from gpubench.devices.cpu import cores
+from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.errors import OverBudget, RankFailure, Unmeasurable, UsageError, WrongAnswer
 from gpubench.measure import ranks
 from gpubench.measure.budget import PRESET_SETTINGS
@@ -28,7 +29,6 @@ from gpubench.runfile.flags import Flag
 from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import LEDGER, assemble
 from gpubench.runfile.schema import Check
-from gpubench.testing import VirtualDevice, VirtualMachine
 
 pytestmark = pytest.mark.xdist_group("ranks")  # they use all cores
 

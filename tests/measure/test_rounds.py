@@ -12,6 +12,7 @@ import pytest
 
 import gpubench
 from gpubench.commands.time import _times_alone
+from gpubench.devices.virtual import VirtualMachine
 from gpubench.measure import budget, ceilings, rounds as measured_rounds
 from gpubench.measure.rounds import (
     MOST_BLOCKS,
@@ -27,7 +28,6 @@ from gpubench.report.results import Results
 from gpubench.report.rows import interval_of
 from gpubench.runfile.schema import Process
 from gpubench.statistics.intervals import median_interval
-from gpubench.testing import VirtualMachine
 
 
 def share_of(made, name, rounds, calls=1):
@@ -134,7 +134,7 @@ def test_differences_between_placements_are_neither_noise_nor_drift():
 
 ONE = """
 import pytest
-from gpubench.testing import VirtualDevice
+from gpubench.devices.virtual import VirtualDevice
 machine = VirtualDevice.machine
 @pytest.mark.parametrize("kind", ["several", "single", "long"])
 def test_it(gpubench, kind):

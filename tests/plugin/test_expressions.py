@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpubench.devices import base
+from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure import ceilings
 from gpubench.measure.run_settings import Mode, Settings
 from gpubench.measure.session import Session
@@ -16,7 +17,6 @@ from gpubench.measure.source import Timing, expressions
 from gpubench.plugin.expressions import Expressions
 from gpubench.runfile.journal import recorded
 from gpubench.runfile.ledger import assemble
-from gpubench.testing import VirtualDevice, VirtualMachine
 
 
 @pytest.fixture

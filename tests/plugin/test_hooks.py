@@ -14,6 +14,7 @@ import torch
 from sources import lay
 
 from gpubench.devices import Choice
+from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure import disturbance, environment
 from gpubench.measure.run_settings import Settings
 from gpubench.measure.session import Session
@@ -23,7 +24,6 @@ from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.ledger import WITHIN, assemble
 from gpubench.runfile.runs import read_runs
-from gpubench.testing import VirtualDevice
 
 CASE = """
 import torch, pytest
@@ -357,7 +357,7 @@ def test_nothing_is_registered_without_our_prefix(bench):
 
 
 def test_quick_variants_are_compiled_on_the_cpu_and_graphs_on_an_accelerator(bench):
-    graphs = "from gpubench.estimate.demo import Demo\nDemo.supports_graphs = True\n"
+    graphs = "from gpubench.plugin.demo import Demo\nDemo.supports_graphs = True\n"
     source = graphs + marked("variants=['eager', 'compile', 'graph'], quick_variants=['compile', 'graph']")
     both = "--collect-only", "-q", "--gpubench-device=demo", "--gpubench-device=cpu"
     found = {
@@ -443,7 +443,7 @@ SWITCHED = """
 import pytest, torch
 from gpubench.measure.budget import Rates
 from gpubench.measure.precision import float32_state
-from gpubench.testing import VirtualDevice
+from gpubench.devices.virtual import VirtualDevice
 VirtualDevice.lacks = lambda self, dtype: None  # not even tf32
 Rates.estimate = lambda *_: (None, "")
 {program}
@@ -479,7 +479,7 @@ def test_a_test_that_names_no_dtype_keeps_the_program_s_switches_and_says_so(vir
 
 
 RISING = """
-from gpubench.testing import VirtualDevice
+from gpubench.devices.virtual import VirtualDevice
 def test_it(gpubench, machine, monkeypatch):
     begin = machine.time_s
     risen = lambda: min(1.0, 0.2 + (machine.time_s - begin))

@@ -10,9 +10,9 @@ from gpubench.errors import UsageError
 from gpubench.profiling.gpus import CARDS, cards_of, complete
 from gpubench.profiling.notes import PARTS
 from gpubench.profiling.profile import LoaderFacts, Place, Profile, Step
-from gpubench.profiling.profile_text import screen, span_text, spread
-from gpubench.profiling.stacked import figure_of
+from gpubench.profiling.profile_text import bars_of, screen, span_text, spread
 from gpubench.report.charts.pictures import render
+from gpubench.report.charts.stacked import stacked_figure
 from gpubench.runfile.schema import Operators
 
 MS = 1e-3
@@ -155,7 +155,7 @@ def test_a_measured_gpu_is_compared_with_its_range():
 
 
 def test_picture_has_a_bar_for_each_device():
-    svg = render(figure_of(slow_loader())).decode()
+    svg = render(stacked_figure(*bars_of(slow_loader()))).decode()
     assert all(name in svg for name in ("CPU, 2 threads", "H100 SXM", "waiting for data"))
 
 

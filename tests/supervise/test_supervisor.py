@@ -83,9 +83,10 @@ SLOW = sleeping(10)
 POISON = (
     GOOD
     + """
-from gpubench import devices, testing
+from gpubench import devices
+from gpubench.devices.virtual import VirtualDevice
 
-class Board(testing.VirtualDevice):
+class Board(VirtualDevice):
     kind, broken = "board", False
     count = classmethod(lambda kind: 0)
     indices_in_use = classmethod(lambda kind: (0,))

@@ -14,15 +14,15 @@ from inprocess import gpubench as command
 import gpubench
 from gpubench.commands.notebook import magic
 from gpubench.devices import EIGHT_BITS, Load, find_device, kinds, present, select
+from gpubench.devices.virtual import VirtualMachine
 from gpubench.estimate.datasheets import read_cards
-from gpubench.estimate.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S, Demo
 from gpubench.estimate.model import Likely, likely, shortest
 from gpubench.estimate.roofline import DISPATCH_S, LEAST_KERNEL_S, middle_s
+from gpubench.plugin.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S, Demo
 from gpubench.report.results import Results
 from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Case, Operators, Work
 from gpubench.supervise.process import suite
-from gpubench.testing import VirtualMachine
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 

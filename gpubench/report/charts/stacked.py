@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..report.charts.page import Figure, Key, Page
-from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PYTHON
-from .profile import Profile
-from .profile_text import answer, span_text
+from .page import Figure, Key, Page
 
 ROLES = {
     "waiting for data": "accelerator1", "own Python": "cpu1", "Python, launches": "cpu0", "operators": "accelerator0",
@@ -45,16 +43,6 @@ class Bars:
         axes.grid(True, axis="x")
 
 
-def figure_of(profile: Profile) -> Figure:
-    """Return the picture of a completed profile."""
-    parts = profile.parts
-    own = parts[DATA], parts[PYTHON], parts[HOST], parts[FORWARD] + parts[BACKWARD] + parts[OPTIMIZER]
-    rows: list[Row] = [(f"CPU, {profile.threads} threads", own, profile.mean_s, span_text(profile.mean_s))]
-    for gpu in profile.gpus:  # at the low end, without work that is done beside other work
-        left_s, each = gpu.step_s[0], []
-        for seconds in (parts[DATA], parts[PYTHON], gpu.host_s[0], left_s):
-            each.append(min(seconds, left_s))
-            left_s -= each[-1]
-        rows.append((gpu.gpu, tuple(each), gpu.step_s[1], span_text(*gpu.step_s)))
-    note = "CPU: measured." + " GPUs: modelled; the pale end is the range." * bool(profile.gpus)
-    return Figure("profile", "profile", answer(profile), "Parts of a mean step", note, Bars(tuple(rows)))
+def stacked_figure(answer: str, rows: Iterable[Row], note: str) -> Figure:
+    """Return the picture of a profile: the ``answer``, and a row of each device."""
+    return Figure("profile", "profile", answer, "Parts of a mean step", note, Bars(tuple(rows)))
