@@ -24,10 +24,10 @@ SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", **SMALL)
 LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", **LARGE)
 
 
-def forward(gpubench, build, inputs, items, unit="sample", **options):
+def forward(gpubench, build, inputs, items, unit="sample", flops=None, **options):
     network = gpubench.module(models.kept(build, **options))
     with torch.inference_mode():
-        gpubench.declare(items=items, unit=unit)
+        gpubench.declare(items=items, unit=unit, flops=flops)
         gpubench(network, inputs)
 
 
@@ -63,7 +63,8 @@ def test_encoder(gpubench, length, batch):
 def test_resnet50(gpubench, batch):
     """128 images, a TFLOP, fill a data-centre GPU. They are too many for most CPUs, where single images are
     compared."""
-    forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch)
+    flops = batch * models.RESNET50_FLOPS["forward"]
+    forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch, flops=flops)
 
 
 @pytest.mark.gpubench(title="ViT")

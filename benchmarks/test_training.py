@@ -7,7 +7,7 @@ import torch
 
 from gpubench.measure.data import Data, reference_data
 
-from . import training
+from . import models, training
 
 pytestmark = pytest.mark.gpubench(kind="training")
 
@@ -19,7 +19,7 @@ OPTIMIZERS = pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd",
 LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
 
 
-def train(gpubench, name, batch, optimizer="sgd", pieces=1, scaled=False, **options):
+def train(gpubench, name, batch, optimizer="sgd", pieces=1, scaled=False, flops=None, **options):
     """Time a training step; its loss and gradients are compared with float64 on the CPU.
 
     ``scaled`` is mixed precision: products in float16, weights in float32, gradients scaled.
@@ -38,7 +38,8 @@ def train(gpubench, name, batch, optimizer="sgd", pieces=1, scaled=False, **opti
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
     if task.batch_norm:
         tolerance = math.inf  # the statistics of a small batch amplify rounding to percents
-    gpubench.declare(check=reference, items=batch * (task.tokens or 1), unit="token" if task.tokens else "sample")
+    unit = "token" if task.tokens else "sample"
+    gpubench.declare(check=reference, items=batch * (task.tokens or 1), unit=unit, flops=flops)
     gpubench(learner.step)
 
 
@@ -72,7 +73,7 @@ def test_cifar(gpubench, optimizer, batch):
 def test_resnet50(gpubench, optimizer, batch):
     """32 images (0.8 TFLOP, 3 GB) fill a data-centre GPU and fit into most others."""
     not_for_a_quick_run(gpubench)
-    train(gpubench, "resnet50", batch, optimizer=optimizer)
+    train(gpubench, "resnet50", batch, optimizer=optimizer, flops=batch * models.RESNET50_FLOPS["training"])
 
 
 @pytest.mark.gpubench(title="Training GPT-2")

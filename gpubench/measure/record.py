@@ -29,10 +29,10 @@ MOST_REMEASURED = 3
 """Most repetitions of the ceilings' measurement in a run."""
 MMAP_THRESHOLD, PAGE, FAULT_S = 1 << 17, 4096, 1e-6
 """Bytes of a block above which a plain glibc returns it to the kernel, of a page, and most seconds of a page fault."""
-PLAIN_WARM_S, PLAIN_CALLS_S, PLAIN_SHARE = 0.2, 0.1, 0.1
+PLAIN_WARM_S, PLAIN_CALLS_S, PLAIN_SHARE, PLAIN_GLANCE_S = 0.2, 0.1, 0.1, 0.02
 """Seconds of the first calls in a plain process, which aren't timed: its new threads may share a core at first, and
-calls then take a hundred times as long. Seconds of the timed calls, and the least share of a call that page faults
-could take there."""
+calls then take a hundred times as long. Seconds of the timed calls, the least share of a call that page faults could
+take there, and the longest call of a glance: longer ones are networks, which the process would build anew."""
 _UNKNOWN = Work()
 
 
@@ -119,6 +119,8 @@ def _plain_seconds(prepared: Prepared) -> float | None:
     """Return the seconds of a call in a process that returns freed memory, if its page faults can matter."""
     plan, counted, process = prepared.plan, prepared.counted, prepared.plan.session.plain_process
     if process is None or counted is None or not plan.repeats or plan.home.accelerator:
+        return None
+    if plan.preset.name == "glance" and prepared.call_s > PLAIN_GLANCE_S:
         return None
     made, faults_s = counted.memory_bytes - counted.input_bytes, counted.moved_bytes / PAGE * FAULT_S
     if made < MMAP_THRESHOLD or faults_s < PLAIN_SHARE * prepared.call_s or prepared.case.variant != "eager":
