@@ -16,9 +16,10 @@ from .base import EIGHT_BITS, KINDS, Device, Load, Memory, register
 from .cpu import Cpu
 from .lazy import torch
 from .torch_device import Mps, TorchDevice, Xpu, torch_kind
+from .virtual import SimulatedDevice
 
-__all__ = ["CPU", "EIGHT_BITS", "Choice", "Device", "Load", "Memory", "TorchDevice", "current", "find_device"]
-__all__ += ["in_use", "kinds", "present", "register", "select"]
+__all__ = ["CPU", "EIGHT_BITS", "Choice", "Device", "Load", "Memory", "SimulatedDevice", "TorchDevice"]
+__all__ += ["current", "find_device", "in_use", "kinds", "present", "register", "select"]
 
 for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
     importlib.import_module(f"{__name__}.{_module.name}")

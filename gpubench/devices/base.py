@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypeVar
 from ..errors import Unmeasurable
 from .lazy import torch
 
-_Call = Callable[..., Any]
 EIGHT_BITS = "8 bits"
 """The dtype of products of 8-bit numbers, which run at twice the rate of 16-bit ones."""
 
@@ -35,17 +34,6 @@ class Load:
     operations: int
     dtype: str
     operators: Sequence[Any] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """FLOP/s in one dtype, bytes per second of memory and of the link to the host, and seconds of a launch; ``None``
-    means unknown."""
-
-    flop_per_s: float | None
-    byte_per_s: float | None
-    link_byte_per_s: float | None
-    launch_s: float
 
 
 @dataclass(frozen=True)
@@ -198,20 +186,6 @@ class Device(ABC):
     def record_event(self) -> torch.Event:
         """Queue a timestamp of the device's own clock; required with :meth:`queue_wait`."""
         raise NotImplementedError
-
-    def declared_peaks(self, dtype: str) -> Peaks | None:
-        """Return the peaks of a simulated device; the peaks of hardware are measured."""
-
-    def stand_in(self, call: _Call, observe: Callable[..., tuple[Load, Any]]) -> _Call:
-        """Return the function that is timed in place of a call. A simulated device makes the call once, by
-        ``observe(call, *args, **kwargs)``, which also returns its load, and then lets the load's time pass."""
-        return call
-
-    def modelled_s(self, call: _Call) -> tuple[float, float] | None:
-        """Return the seconds of a call from :meth:`stand_in` on a simulated device, and of its launches on the host."""
-
-    def copy_s(self, nbytes: int, pinned: bool) -> float | None:
-        """Return the seconds of a copy between host and simulated device."""
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Capture a call's launches; return the function that replays them, and the call's result, which a replay

@@ -19,9 +19,12 @@ takes 2 ms by the clock of the run. A virtual device can't hold tensors.
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from .base import Device, Memory
+from .base import Device, Load, Memory
 
 
 @dataclass
@@ -81,3 +84,36 @@ class VirtualDevice(Device):
 
     def memory(self) -> Memory | None:
         return Memory(free=10**9, total=10**9)
+
+
+class Peaks(NamedTuple):
+    """FLOP/s in one dtype, bytes per second of memory and of the link to the host, and seconds of a launch; ``None``
+    means unknown."""
+
+    flop_per_s: float | None
+    byte_per_s: float | None
+    link_byte_per_s: float | None
+    launch_s: float
+
+
+class SimulatedDevice(VirtualDevice):
+    """A virtual device with a model of its times, measured only when it is named."""
+
+    simulated = True
+
+    @abstractmethod
+    def declared_peaks(self, dtype: str) -> Peaks:
+        """Return the peaks, which are measured on other devices."""
+
+    @abstractmethod
+    def stand_in(self, call: Callable[..., Any], observe: Callable[..., tuple[Load, Any]]) -> Callable[..., Any]:
+        """Return the function that is timed in place of a call: it makes the call once, by ``observe(call, *args,
+        **kwargs)``, which also returns its load, and then lets the load's time pass."""
+
+    @abstractmethod
+    def modelled_s(self, call: Any) -> tuple[float, float]:
+        """Return the seconds of a call from :meth:`stand_in`, and of its launches on the host."""
+
+    @abstractmethod
+    def copy_s(self, nbytes: int, pinned: bool) -> float:
+        """Return the seconds of a copy between the host and the device."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices import Device
+from ..devices import Device, SimulatedDevice
 from ..devices.lazy import torch
 from ..errors import OverBudget
 from ..runfile.quantities import seconds_text, text
@@ -83,7 +83,8 @@ class Rates:
 
     def rate(self, device: Device, dtype: str = "") -> float:
         """FLOP/s of matrix products of a dtype or, without one, bytes read and written per second by a copy of 8 MB."""
-        if peaks := device.declared_peaks(dtype or "float32"):
+        if isinstance(device, SimulatedDevice):
+            peaks = device.declared_peaks(dtype or "float32")
             return (peaks.flop_per_s if dtype else peaks.byte_per_s) or math.inf
         if (key := (str(device), dtype)) not in self._known:
             self._known[key] = self._measured(device, dtype)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..devices import CPU, Device
+from ..devices import CPU, Device, SimulatedDevice
 from ..devices.cpu import cache_sizes, flops_allowed, highest_clock, instructions
 from ..devices.implementations import LIBRARIES, TORCH, Implementation
 from ..devices.lazy import torch
@@ -71,9 +71,10 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
     says why."""
     measured = {}
     for device, dtypes in wanted.items():
-        measure = _declared if device.declared_peaks("float32") else _ceilings
+        names = sorted(dtypes)
         try:
-            measured[str(device)] = measure(device, sorted(dtypes), EFFORTS[effort])
+            declared = isinstance(device, SimulatedDevice)
+            measured[str(device)] = _declared(device, names) if declared else _ceilings(device, names, EFFORTS[effort])
         except RuntimeError as error:
             warnings.warn(f"gpubench: no ceilings of {device}: {' '.join(str(error).split())}", stacklevel=2)
     return measured
@@ -97,11 +98,10 @@ def _products(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     return replace(measured, ways=ways, allowed={dtype: allowed[dtype] for dtype in dtypes if dtype in allowed})
 
 
-def _declared(device: Device, dtypes: list[str], _: Effort) -> Ceilings:
-    known = {dtype: peaks for dtype in ("float32", *dtypes) if (peaks := device.declared_peaks(dtype))}
-    peaks = known["float32"]
+def _declared(device: SimulatedDevice, dtypes: list[str]) -> Ceilings:
+    peaks = device.declared_peaks("float32")
     bandwidth = tuple(Bandwidth(pattern, 1 << 30, peaks.byte_per_s or 0.0, "memory") for pattern in PATTERNS)
-    throughput = {dtype: rate for dtype in dtypes if dtype in known and (rate := known[dtype].flop_per_s)}
+    throughput = {dtype: rate for dtype in dtypes if (rate := device.declared_peaks(dtype).flop_per_s)}
     return Ceilings(bandwidth, throughput, peaks.launch_s, peaks.link_byte_per_s, peaks.link_byte_per_s)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from ..devices import CPU, Device, find_device
+from ..devices import CPU, Device, SimulatedDevice, find_device
 from ..devices.cpu import cache_sizes
 from ..devices.lazy import torch
 from ..errors import Unmeasurable, UsageError, WrongAnswer
@@ -91,9 +91,11 @@ class Preparation:
         self._name_dtype(dtypes_of((function, calls.attribute(function, "__self__"), args, kwargs)))
         further = tuple(map(_present, request.devices))
         self._use([*further, *self._devices_of(function, args, kwargs, further=further)])
-        watch = partial(observe, request, plan.home, computed_dtype(self.case, plan.home), self._modelled.append)
         timed = plan.library.prepared(apply(self.case.variant, function, plan.home), args, kwargs)
-        return Call(request, args, kwargs, plan.home.stand_in(timed, watch)), further
+        if isinstance(plan.home, SimulatedDevice):
+            watch = partial(observe, request, plan.home, computed_dtype(self.case, plan.home), self._modelled.append)
+            timed = plan.home.stand_in(timed, watch)
+        return Call(request, args, kwargs, timed), further
 
     def _name_dtype(self, found: set[str]) -> None:
         """Name the case by the dtype of its data. Raises UsageError where the test or the user has chosen another."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..devices import CPU, Device
+from ..devices import CPU, Device, SimulatedDevice
 from ..devices.lazy import torch
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.schema import Transfer
@@ -182,7 +182,8 @@ def transfer(given: Any, result: Any, device: Device) -> Transfer | None:
     times: dict[str, float | None] = {}
     for way, tensors, size in (("in", inputs, sizes[0]), ("out", outputs, sizes[1])):
         for suffix, pinned in (("_s", False), ("_pinned_s", True)) if tensors else ():
-            times[way + suffix] = device.copy_s(size, pinned) or _copies_s(tensors, device, way == "in", pinned)
+            modelled_s = device.copy_s(size, pinned) if isinstance(device, SimulatedDevice) else None
+            times[way + suffix] = modelled_s or _copies_s(tensors, device, way == "in", pinned)
     device.release_pinned_memory()
     return Transfer(sizes[0], sizes[1], **times) if any(sizes) else None
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from ..devices import Device, find_device
+from ..devices import Device, SimulatedDevice, find_device
 from ..devices.implementations import TORCH
 from ..errors import UsageError, WrongAnswer
 from ..runfile.flags import Flag
@@ -130,8 +130,8 @@ def _plain_seconds(prepared: Prepared) -> float | None:
 
 def _device_time(prepared: Prepared, single: bool) -> dict[str, Any]:
     plan, again = prepared.plan, prepared.call.again
-    if modelled := plan.home.modelled_s(prepared.call.function):
-        return dict(zip(("device_s", "launch_s"), modelled, strict=True))
+    if isinstance(plan.home, SimulatedDevice):
+        return dict(zip(("device_s", "launch_s"), plan.home.modelled_s(prepared.call.function), strict=True))
     if again is None:
         return {"device_reason": "the case sets up before every call"}
     if prepared.case.implementation != TORCH:

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..devices import EIGHT_BITS, Load, Memory
-from ..devices.base import Peaks
-from ..devices.virtual import VirtualDevice, VirtualMachine
+from ..devices.virtual import Peaks, SimulatedDevice, VirtualMachine
 from ..estimate.datasheets import Gpu, read_cards
 from ..estimate.roofline import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 
@@ -28,11 +27,10 @@ PAGEABLE, LINK_SHARE, COPY_S = 6e9, 0.8, 1e-5
 reaches, and the least seconds per copy."""
 
 
-class Demo(VirtualDevice):
+class Demo(SimulatedDevice):
     """A simulated GPU, measured only when it is named. Its tensors lie on the CPU."""
 
     kind = "demo"
-    simulated = True
     indexed = False
     machine = VirtualMachine(tick_s=2e-8, wait_cost_s=WAIT_S, jitter=0.01)
     now = staticmethod(machine.now)
@@ -74,7 +72,7 @@ class Demo(VirtualDevice):
     def stand_in(self, call: Callable[..., Any], observe: Callable[..., tuple[Load, Any]]) -> StandIn:
         return StandIn(self, call, observe)
 
-    def modelled_s(self, call: Any) -> tuple[float, float] | None:
+    def modelled_s(self, call: Any) -> tuple[float, float]:
         return self.busy_s(call.load), DISPATCH_S * call.load.operations
 
     def launch(self, load: Load) -> None:
