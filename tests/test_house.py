@@ -75,8 +75,7 @@ def running(*words: str) -> str:
 
 
 EXPRESSION = """from pathlib import Path
-from gpubench.measure.run_settings import Mode, Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Mode, Session, Settings
 from gpubench.measure.source import expressions
 from gpubench.plugin.expressions import Expressions
 settings = Settings(devices=("cpu",), preset="smoke", ceilings=False, brief=True)

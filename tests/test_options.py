@@ -9,7 +9,7 @@ import pytest
 from gpubench.commands import cli
 from gpubench.compare import interleaved
 from gpubench.compare.comparison import Comparison
-from gpubench.measure.run_settings import Settings
+from gpubench.measure.session import Settings
 from gpubench.runfile import options
 from gpubench.runfile.options import OF_PYTEST, OPTIONS, Option
 

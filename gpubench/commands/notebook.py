@@ -178,8 +178,7 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     """Measure in this process, with its settings as before afterwards; ``asked`` are options of a run."""
     from ..measure.data import dtypes_of
     from ..measure.expression import pausing_loop
-    from ..measure.run_settings import Mode, Settings
-    from ..measure.session import Session
+    from ..measure.session import Mode, Session, Settings
     from ..measure.state import State
     from ..plugin.expressions import Expressions
     from ..report.results import Results

@@ -102,7 +102,7 @@ class Gpubench:
     @property
     def neighbour(self) -> Data:
         """Data on the next chosen accelerator of the same kind, as the target of copies."""
-        chosen = [c.device for c in self._session.choices if c.device and c.device.kind == self.home.kind]
+        chosen = [device for device in self._session.present() if device.kind == self.home.kind]
         return self._data(chosen[(chosen.index(self.home) + 1) % len(chosen)], stream=2)
 
     pinned = staticmethod(pinned_copy)

@@ -74,8 +74,10 @@ class Plan:
 
     @property
     def spreads(self) -> bool:
-        """Whether the rounds are spread over a longer time."""
-        return self.session.spreads and self.home == CPU
+        """Whether the rounds are spread over a longer time: those of a single expression, and on a CPU."""
+        settings, on_cpu = self.session.settings, sum(case.device == "cpu" for case in self.session.collected)
+        single = settings.brief and settings.processes == on_cpu == 1 and self.home == CPU
+        return single and settings.max_time is None and settings.flags_rounds
 
     def is_busy(self) -> bool:
         """Return whether other programs used the cores when this process started, or have since the case began."""

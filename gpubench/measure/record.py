@@ -175,7 +175,7 @@ def record(
         if settings.flags_rounds:
             blocks = rounds.placed or rounds.spread
             level = levelled(times.data, blocks, int if rounds.spread else place_of) if blocks else times.data
-            raised += disturbance.noise_flags(level, without_torch=session.without_torch)
+            raised += disturbance.noise_flags(level, without_torch=session.decide_torch())
             raised += disturbance.too_short_flags(times.median * calls, times.median, wait_s)
         if launches or work.flops or work.bytes:
             share = fields.get("convolution_share") or 0.0

@@ -1,13 +1,14 @@
-"""The state of one measuring process: its settings, the tools of its measurements, and the cases without a result."""
+"""A measuring process: its settings, which stay, and its state, which the methods of :class:`Session` change."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from ..devices import Choice, Device, find_device, select
@@ -20,12 +21,66 @@ from ..runfile.schema import Case, Ceilings
 from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, RANKS_START_S, Preset, Rates
 from .precision import computed_dtype, computing, matmul_precision
-from .run_settings import Mode, Settings
 
 BRIEF_BUDGET_S = 8.0
 """Seconds of budget for a single expression: its user wants that one time, and waits."""
 _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
 """Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
+
+
+class Mode(Enum):
+    """A session of pytest lists benchmarks (``PLAN``), or skips them, as pytest-benchmark is missing (``OFF``). It
+    measures them for ``gpubench run`` or ``time``, plain ones too (``RUN``): it may choose its threads, and another
+    process measures what it can't. Or it measures those with the fixture among a project's tests (``IN_PYTEST``)."""
+
+    PLAN = auto()
+    RUN = auto()
+    IN_PYTEST = auto()
+    OFF = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of a run; more threads than this machine may have raise :class:`UsageError`."""
+
+    devices: tuple[str, ...] = ("auto",)
+    required: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    implementations: tuple[str, ...] = ()
+    preset: str = "quick"
+    seed: int = 0
+    threads: int | None = None
+    ranks_deadline: float = 60.0
+    machine: str | None = None
+    cache: str = "hot"
+    ceilings: bool = True
+    max_time: float | None = None
+    min_rounds: int | None = None
+    min_time: float | None = None
+    brief: bool = False
+    process: int = 0
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        most = 8 * (os.cpu_count() or 1) + 64
+        if self.threads is not None and self.threads > most:
+            raise UsageError(f"threads must be at most {most} on this machine, not {self.threads}")
+
+    @property
+    def effort(self) -> str:
+        """How long peaks are measured."""
+        return "brief" if self.brief else self.preset
+
+    @property
+    def first(self) -> bool:
+        """Whether this process does what is done once per run: count the work and check the results."""
+        return self.process == 0
+
+    @property
+    def flags_rounds(self) -> bool:
+        """Whether rounds are judged: those of ``smoke`` are too few and too short."""
+        return self.preset != "smoke"
 
 
 class Unmeasured(NamedTuple):
@@ -38,7 +93,7 @@ class Unmeasured(NamedTuple):
 
 @dataclass
 class Session:
-    """The settings of one measuring process, and its state.
+    """The state of a process that measures with these settings.
 
     ``unmeasured`` are the cases without a result, by full name; ``planned`` the benchmarks of a list, with the reasons
     of those that will be skipped; ``collected`` the cases to measure, ``raised`` their flags, ``checked`` the families
@@ -53,7 +108,8 @@ class Session:
     ``agreed_threads`` are the CPU threads that an earlier process of the run chose, ``threads`` those in use, once they
     are set. ``peaks`` are those that this process or an earlier one has measured, by device name; ``remeasured`` counts
     how often, because a result exceeded them. ``self_check``, ``before`` (time and load) and ``machine`` (its static
-    facts) are read once.
+    facts) are read once. Without torch (``skips_torch``, once that is decided), which takes seconds to import and makes
+    garbage collection up to three times as slow, the machine is described without its accelerators.
     """
 
     settings: Settings
@@ -80,13 +136,16 @@ class Session:
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
     before: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
+    skips_torch: bool | None = None
+    choices: list[Choice] = field(default_factory=list)
+    _libraries: tuple[str, ...] | None = None
 
-    @functools.cached_property
-    def without_torch(self) -> bool:
-        """Whether nothing that is measured uses torch or another library that computes on accelerators. Then torch
-        isn't imported, which takes seconds and makes garbage collection up to three times as slow, and the machine is
-        described without its accelerators."""
-        return self.only_plain_tests and not _USING_ACCELERATORS.intersection(sys.modules)
+    def decide_torch(self) -> bool:
+        """Decide once whether this process does without torch: nothing that is measured uses it, or another library
+        that computes on accelerators."""
+        if self.skips_torch is None:
+            self.skips_torch = self.only_plain_tests and not _USING_ACCELERATORS.intersection(sys.modules)
+        return self.skips_torch
 
     @property
     def preset(self) -> Preset:
@@ -103,17 +162,10 @@ class Session:
         seconds += RANKS_START_S * any(several for _, several in known)
         seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in known)
         if settings.first and settings.preset == "full":
-            counters = {str(each.device) for each in self.choices if each.device and each.device.energy_j() is not None}
+            counters = {str(each) for each in self.present() if each.energy_j() is not None}
             seconds += ENERGY_S * sum(case.device in counters for case, several in known if not several)
         unmeasured = {case.device for case in self.collected if settings.ceilings and self.peaks is None}
         return seconds + CEILINGS_S[settings.effort] * len(unmeasured)
-
-    @property
-    def spreads(self) -> bool:
-        """Whether the rounds of the only benchmark on a CPU are spread over a longer time: a single expression."""
-        settings, on_cpu = self.settings, sum(case.device == "cpu" for case in self.collected)
-        single = settings.brief and settings.processes == on_cpu == 1
-        return single and settings.max_time is None and settings.flags_rounds
 
     def measure_ceilings(self) -> None:
         """Measure the peaks of the collected cases' devices, unless they are known or another process measures them."""
@@ -141,7 +193,7 @@ class Session:
 
     def check_machine(self) -> disturbance.SelfCheck:
         """Return the state of the machine before the first case; unknown without torch."""
-        if self.self_check is None and not self.without_torch:
+        if self.self_check is None and not self.decide_torch():
             threads = self.use_threads()  # whose choice may check the machine
             self.self_check = self.self_check or disturbance.SelfCheck.of(threads, "")
         return self.self_check or disturbance.SelfCheck()
@@ -153,47 +205,55 @@ class Session:
 
     def process_flags(self) -> list[Flag]:
         """Return the flags of this process: disturbances at its start apply to all that it measures."""
-        accelerated = not self.without_torch and any(each.device.accelerator for each in self.choices if each.device)
+        accelerated = not self.decide_torch() and any(each.accelerator for each in self.present())
         texts = environment.unusual() if accelerated else []
         return [*self.check_machine().flags, *([Flag("switched", "; ".join(texts))] if texts else [])]
 
-    @functools.cached_property
-    def choices(self) -> list[Choice]:
-        """The chosen devices. Raises :class:`UsageError` for an unknown kind, and for accelerators that an environment
-        variable makes wait at each launch or that this torch has no kernels for: left out, they would seem absent."""
-        chosen = select(self.settings.devices)
-        accelerators = [choice for choice in chosen if choice.device and choice.device.accelerator]
-        for choice in accelerators:
-            if choice.device and (reason := choice.device.lacks("float32")):
-                raise UsageError(f"{choice.name}: {reason}; --device cpu measures without it")
-        if accelerators:
-            environment.require_free_launches()
-        return chosen
+    def choose_devices(self) -> list[Choice]:
+        """Return the chosen devices, found once. Raises :class:`UsageError` for an unknown kind, and for accelerators
+        that an environment variable makes wait at each launch or that this torch has no kernels for: left out, they
+        would seem absent."""
+        if not self.choices:
+            chosen = select(self.settings.devices)
+            accelerators = [choice.device for choice in chosen if choice.device and choice.device.accelerator]
+            for device in accelerators:
+                if reason := device.lacks("float32"):
+                    raise UsageError(f"{device}: {reason}; --device cpu measures without it")
+            if accelerators:
+                environment.require_free_launches()
+            self.choices = chosen
+        return self.choices
+
+    def present(self) -> list[Device]:
+        """Return the chosen devices that this machine has."""
+        return [choice.device for choice in self.choose_devices() if choice.device]
 
     def require_devices(self) -> None:
         """Raise :class:`UsageError` if a required device is absent, so that a CPU run can't pass for a GPU run."""
-        chosen = {choice.name for choice in self.choices}
+        chosen = {choice.name for choice in self.choose_devices()}
         for choice in select(self.settings.required):
             if choice.device is None:
                 raise UsageError(str(choice.reason))
             if choice.name not in chosen:
                 raise UsageError(f"required device not measured: {choice.name} is not among {', '.join(chosen)}")
 
-    @functools.cached_property
-    def implementations(self) -> tuple[str, ...]:
-        """Names of the requested libraries; empty if each test's own are measured. Raises :class:`UsageError` for a
-        library that is unknown, isn't installed or supports none of the chosen devices."""
+    def choose_libraries(self) -> tuple[str, ...]:
+        """Return the names of the requested libraries, found once; empty if each test's own are measured. Raises
+        :class:`UsageError` for a library that is unknown, isn't installed or supports none of the chosen devices."""
+        if self._libraries is not None:
+            return self._libraries
         names: dict[str, None] = {}
         for name in self.settings.implementations:
             if name == "all":
                 names |= dict.fromkeys(each for each, library in LIBRARIES.items() if not library.why_absent())
                 continue
             library = find_implementation(name)
-            reasons = [library.why_not_on(choice.device) for choice in self.choices if choice.device]
+            reasons = [*map(library.why_not_on, self.present())]
             if reason := library.why_absent() or (reasons[0] if reasons and all(reasons) else None):
                 raise UsageError(f"implementation {name}: {reason}")
             names[name] = None
-        return tuple(names)
+        self._libraries = tuple(names)
+        return self._libraries
 
     def use_threads(self) -> int:
         """Set the CPU threads of torch and NumPy alike, once, and return their number. A plain suite keeps its own
@@ -202,7 +262,7 @@ class Session:
         if self.threads:
             return self.threads
         keep_memory()
-        if self.without_torch:
+        if self.decide_torch():
             self.threads = settings.threads or cores()
         elif self.only_plain_tests and settings.threads is None:
             self.threads = torch.get_num_threads()
@@ -219,7 +279,7 @@ class Session:
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """Use this session's threads and keep freed memory; among a project's own tests, restore both afterwards."""
-        if self.mode is not Mode.IN_PYTEST or self.without_torch:
+        if self.mode is not Mode.IN_PYTEST or self.decide_torch():
             yield
             return
         try:
@@ -238,14 +298,14 @@ class Session:
     def describe_machine(self) -> dict[str, Any]:
         """Return static facts of the machine, read once, in the precision in which float32 cases are measured."""
         threads, label = self.use_threads(), self.settings.machine  # threads are set before the facts are read
-        if not self.machine and self.without_torch:
+        if not self.machine and self.decide_torch():
             self.machine = environment.machine(label, full=False) | {"threads": threads}
         elif not self.machine:
             with matmul_precision("float32"):
-                simulated = [each.device for each in self.choices if each.device and each.device.simulated]
+                simulated = [each for each in self.present() if each.simulated]
                 self.machine = environment.machine(label, simulated)
         return self.machine
 
     def late_machine(self) -> dict[str, Any] | None:
         """Return the machine's facts with torch if a test imported it after they had been taken without."""
-        return environment.machine(self.settings.machine) if self.without_torch and "torch" in sys.modules else None
+        return environment.machine(self.settings.machine) if self.decide_torch() and "torch" in sys.modules else None

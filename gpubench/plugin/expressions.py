@@ -27,8 +27,7 @@ from ..measure.expression import advising, bound_call, difference_of
 from ..measure.fixture import Gpubench
 from ..measure.plan import Declared
 from ..measure.rounds import Bound, take_turns
-from ..measure.run_settings import Mode, Settings
-from ..measure.session import Session
+from ..measure.session import Mode, Session, Settings
 from ..measure.source import Timing, on_numpy
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag

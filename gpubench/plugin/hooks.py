@@ -20,8 +20,7 @@ from msgspec import structs
 
 from ..devices import register
 from ..errors import RankFailure, Unmeasurable, UsageError
-from ..measure.run_settings import Mode
-from ..measure.session import Session
+from ..measure.session import Mode, Session
 from ..runfile.journal import read_ledger, recorded
 from ..runfile.kinds import names_of
 from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, cut_off, missing
@@ -102,8 +101,8 @@ class Plugin:
         if self.session.settings.required:
             self.session.require_devices()
         if set(self.session.settings.devices) - {"auto", "all", "cpu"}:
-            _ = self.session.choices
-        _ = self.session.implementations
+            self.session.choose_devices()
+        self.session.choose_libraries()
 
     @pytest.hookimpl(tryfirst=True)
     @outcomes.usage_errors()

@@ -267,22 +267,22 @@ def _combinations(markers: Markers, session: Session) -> Iterator[tuple[str, tup
 def _choices(markers: Markers, session: Session) -> list[Choice]:
     """Return the chosen devices that the test runs on and the absent ones, or else one that states the test's need."""
     wanted = None if markers.devices == "any" else markers.devices != "cpu"  # whether it must be an accelerator
-    devices = [each for each in session.choices if each.device and wanted in (None, each.device.accelerator)]
+    devices = [each for each in session.choose_devices() if each.device and wanted in (None, each.device.accelerator)]
     if markers.devices == "two accelerators":
         kinds = Counter(each.device.kind for each in devices if each.device)
         devices = [each for each in devices if each.device and kinds[each.device.kind] > 1]
-    uses = ", ".join(choice.name for choice in session.choices)
+    uses = ", ".join(choice.name for choice in session.choose_devices())
     reason = f"needs {_NEEDS[markers.devices]}; this run uses: {uses}"
     nowhere = Choice("cpu" if markers.devices == "cpu" else "accelerator", None, reason)
-    return [*devices, *(each for each in session.choices if each.device is None)] or [nowhere]
+    return [*devices, *(each for each in session.choose_devices() if each.device is None)] or [nowhere]
 
 
 def _implementations(markers: Markers, session: Session) -> list[str]:
     """Return the requested implementations that the test can use; by default its own."""
     absent = {name: why for name in markers.implementations if (why := find_implementation(name).why_absent())}
-    if not session.implementations:
+    if not session.choose_libraries():
         session.absent |= absent
-    asked = session.implementations or markers.implementations
+    asked = session.choose_libraries() or markers.implementations
     return [name for name in markers.implementations if name in asked and name not in absent]
 
 
@@ -323,7 +323,7 @@ def _nothing(markers: Markers, session: Session) -> tuple[str, tuple[str, ...]]:
     else:
         reason = "not for this workload: none of its dtypes exists on the chosen devices"
     first = (markers.dtypes or ("float32",))[0], markers.implementations[0], markers.variants[0]
-    return reason, (session.choices[0].name, *first, CACHES[0])
+    return reason, (session.choose_devices()[0].name, *first, CACHES[0])
 
 
 def ident(values: Iterable[object]) -> str:

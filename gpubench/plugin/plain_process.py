@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from ..devices.cpu import can_keep_memory, keeps_memory
-from ..measure.run_settings import Mode
-from ..measure.session import Session
+from ..measure.session import Mode, Session
 from ..runfile.schema import Case
 
 LONGEST_S = 10

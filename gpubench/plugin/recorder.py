@@ -27,8 +27,7 @@ from ..devices.cpu import learn
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..measure import environment
 from ..measure.data import shortage
-from ..measure.run_settings import Mode
-from ..measure.session import Session, Unmeasured
+from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.journal import recorded
 from ..runfile.ledger import Event, Ledger, percentiles
 from ..runfile.naming import LONGEST_TEXT

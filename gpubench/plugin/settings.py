@@ -11,7 +11,7 @@ import pytest
 from ..runfile.options import OF_PYTEST, OPTIONS, Option
 
 if TYPE_CHECKING:
-    from ..measure.run_settings import Mode, Settings
+    from ..measure.session import Mode, Settings
 
 WHOLE = (0, 1)
 """The share of a process that measures all: process 0 of 1."""
@@ -47,7 +47,7 @@ def _share(text: str) -> tuple[int, int]:
 
 def read_settings(config: pytest.Config) -> Settings:
     """Return all options, checked. Raises :class:`UsageError` for an unknown value, with a list of the known ones."""
-    from ..measure.run_settings import Settings
+    from ..measure.session import Settings
 
     values = {option.field: _value(config, option) for option in (*OPTIONS, *OF_PYTEST)}
     for name in ("max_time", "min_time"):
@@ -71,7 +71,7 @@ def _value(config: pytest.Config, option: Option) -> Any:
 
 def mode_of(config: pytest.Config) -> Mode:
     """Return the session's mode."""
-    from ..measure.run_settings import Mode
+    from ..measure.session import Mode
 
     if config.getoption("--gpubench-plan"):
         return Mode.PLAN

@@ -30,7 +30,7 @@ WHAT, CARE, OUTPUT, ADVANCED = GROUPS = ("what to measure", "how carefully", "ou
 class Option:
     """``--NAME`` on the command line; ``--gpubench-NAME`` and the ini key ``gpubench_NAME`` in pytest.
 
-    ``field`` is the attribute of :class:`gpubench.measure.run_settings.Settings` that holds the value. An option whose
+    ``field`` is the attribute of :class:`gpubench.measure.session.Settings` that holds the value. An option whose
     ``default`` is a ``bool`` is a switch that inverts it; one with a tuple as its ``default`` can be repeated.
     """
 

@@ -13,8 +13,7 @@ from gpubench.devices import CPU
 from gpubench.errors import OverBudget
 from gpubench.measure import budget
 from gpubench.measure.budget import MOST_DOUBTS, PRESET_SETTINGS, Rates, plan, require
-from gpubench.measure.run_settings import Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Session, Settings
 from gpubench.runfile.schema import Case, Work
 from gpubench.supervise.progress import START_S, whole_s
 

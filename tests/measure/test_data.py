@@ -14,8 +14,7 @@ from gpubench.errors import TooLarge, Unmeasurable, UsageError
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data, factory_defaults, pinned_copy, require_memory
 from gpubench.measure.fixture import Gpubench
-from gpubench.measure.run_settings import Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Session, Settings
 from gpubench.runfile.schema import Case
 
 

@@ -16,8 +16,7 @@ from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary
 from gpubench.measure.record import MOST_REMEASURED, implausible_flags
-from gpubench.measure.run_settings import Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Session, Settings
 from gpubench.runfile.flags import ADVICE
 from gpubench.runfile.schema import Bandwidth, CanaryTimes, Case, Ceilings, Work
 

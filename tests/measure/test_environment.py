@@ -23,8 +23,7 @@ from gpubench.devices import cpu
 from gpubench.devices.virtual import VirtualDevice
 from gpubench.errors import UsageError
 from gpubench.measure import environment
-from gpubench.measure.run_settings import Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Session, Settings
 from gpubench.runfile.reader import convert
 from gpubench.runfile.schema import DeviceFacts
 
@@ -301,8 +300,8 @@ class TestSwitches:
     )
     def test_what_makes_an_accelerators_times_useless_is_refused(self, monkeypatch, lacks, blocking, refused):
         monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", blocking)
-        assert Session(Settings(devices=("cpu",))).choices
+        assert Session(Settings(devices=("cpu",))).choose_devices()
         kind = type("Accelerator", (VirtualDevice,), {"lacks": lambda self, dtype: lacks})
         monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
         with pytest.raises(UsageError, match=refused) if refused else contextlib.nullcontext():
-            assert Session(Settings(devices=("virtual",))).choices
+            assert Session(Settings(devices=("virtual",))).choose_devices()

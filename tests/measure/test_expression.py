@@ -12,8 +12,7 @@ from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
 from gpubench.measure.expression import difference_of, function_of
 from gpubench.measure.record import implausible_flags
-from gpubench.measure.run_settings import Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Session, Settings
 from gpubench.measure.source import expressions, hints, names_in, parse
 from gpubench.runfile.schema import Case, Ceilings, Work
 

@@ -11,8 +11,7 @@ import torch
 from gpubench.devices import base
 from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure import ceilings
-from gpubench.measure.run_settings import Mode, Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Mode, Session, Settings
 from gpubench.measure.source import Timing, expressions
 from gpubench.plugin.expressions import Expressions
 from gpubench.runfile.journal import recorded

@@ -16,8 +16,7 @@ from sources import lay
 from gpubench.devices import Choice
 from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure import disturbance, environment
-from gpubench.measure.run_settings import Settings
-from gpubench.measure.session import Session
+from gpubench.measure.session import Session, Settings
 from gpubench.plugin import recorder
 from gpubench.plugin.parametrize import Markers, case_of, combinations
 from gpubench.runfile.journal import read_ledger
