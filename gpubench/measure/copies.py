@@ -1,9 +1,7 @@
 """Deep copies of whole calls, so that a call can be made untimed on other values and leave the user's objects alone.
 
-``copy.deepcopy`` returns functions, with their closures and globals, as they are, and raises for many networks.
-cloudpickle copies functions, but for a module's variables it makes a dictionary without the module, it takes each code
-object apart, and both copy memory shared by two tensors twice. So this is a pickler with reducers of its own, whose
-large values never become bytes: the stream refers to them by number.
+``copy.deepcopy`` and cloudpickle don't copy functions with their closures and modules, and copy memory that two tensors
+share twice. So this is a pickler with reducers of its own, in which the stream refers to large values by number.
 """
 
 from __future__ import annotations
@@ -29,9 +27,8 @@ from typing import Any
 from ..devices import Device
 from ..devices.lazy import np, torch
 from ..runfile.quantities import text
-from .blocks import Block, Memory, OwnedBuffer, Uncopyable
-from .reducers import Number, plain_object, reducers, remade, shared_value
-from .shared import LIBRARIES, OURS, State, as_before, is_importable, is_library, is_stateless
+from .calls import LIBRARIES, OURS, State, as_before, is_importable, is_library, is_stateless
+from .reducers import Block, Memory, Number, Owner, Uncopyable, plain_object, reducers, remade, shared_value
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, list, dict, tuple, set, frozenset})
 _ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__qualname__", "__module__", "__doc__")
@@ -61,7 +58,7 @@ class CallCopy:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     alive: list[Any] = field(default_factory=list, repr=False)
-    shared: State | None = None
+    shared: State = field(default_factory=lambda: State(()))
 
     def __call__(self) -> Any:
         """Make the call with the shared variables of before, in a context of its own, and return the result."""
@@ -93,7 +90,9 @@ def copy_call(
         if limit_bytes is not None and nbytes > limit_bytes:
             raise Uncopyable(f"a copy needs {text(nbytes, 'B')}")
         with torch.no_grad(), restored_random_streams():
-            function, args, named = _Unpickler(stream.getbuffer(), pickler.numbered).load()
+            unpickler = pickle.Unpickler(io.BytesIO(stream.getbuffer()))
+            unpickler.persistent_load = pickler.copied  # type: ignore[method-assign]
+            function, args, named = unpickler.load()
     except Uncopyable:
         raise
     except RecursionError:
@@ -101,8 +100,7 @@ def copy_call(
     except Exception as error:
         message = " ".join(str(error).split())[:150]
         raise Uncopyable(f"the call can't be copied ({type(error).__name__}: {message})") from error
-    shared = State(pickler.owners.values()) if pickler.owners else None
-    return CallCopy(function, args, named, pickler.memory.alive, shared)
+    return CallCopy(function, args, named, pickler.memory.alive, State(pickler.owners.values()))
 
 
 @contextlib.contextmanager
@@ -150,7 +148,7 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, stream: Any, dtype: Any, device: Any) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
-        self.memory, self.numbered, self.owners = Memory(dtype, device), [dtype], dict[int, Any]()
+        self.memory, self.numbered, self.owners = Memory(dtype, device), list[Any](), dict[int, Any]()
         self._places, self._modules = dict[int, int](), dict[int, types.ModuleType]()
 
     def persistent_id(self, value: Any) -> int | None:
@@ -160,18 +158,26 @@ class _Pickler(pickle.Pickler):
             return None
         if kind is Number:
             value = value.value
-        elif isinstance(value, bytearray | Buffer):
-            value = self.memory.of_buffer(value)
         elif isinstance(value, types.ModuleType):
             self._own(value)
             value = self._module(vars(value)) if _is_users(value) else value
-        elif kind is Block or isinstance(value, type) or _is_shared(kind, value):
+        elif isinstance(value, type) or _is_shared(kind, value):
             self._own(value)
-        else:
+        elif not isinstance(value, bytearray | Buffer | Block):
             return None
         place = self._places.setdefault(id(value), len(self.numbered))
-        self.numbered += [value] if place == len(self.numbered) else []
+        if place == len(self.numbered):
+            self.numbered.append(self.memory.of_buffer(value) if isinstance(value, bytearray | Buffer) else value)
         return place
+
+    def copied(self, number: int) -> Any:
+        """Return the shared value, or the copied storage or buffer, of this number."""
+        value = self.numbered[number]
+        block = value.block if isinstance(value, Owner) else value
+        if not isinstance(block, Block):
+            return value
+        storage = block.copy(self.memory.dtype)
+        return storage if block is value else block.buffer
 
     def reducer_override(self, value: Any) -> Any:
         """Return how to make a value again."""
@@ -214,8 +220,12 @@ class _Pickler(pickle.Pickler):
             named = self._named(code, variables)
             variables = vars(self._module(variables))
         cells = function.__closure__ or ()
-        contents = [(cell.cell_contents,) if _is_filled(cell) else () for cell in cells]
-        state = contents, {name: getattr(function, name) for name in _ATTRIBUTES}, dict(vars(function)), named
+        state = (
+            [*map(_content, cells)],
+            {name: getattr(function, name) for name in _ATTRIBUTES},
+            dict(vars(function)),
+            named,
+        )
         make = functools.partial(types.FunctionType, code, variables, function.__name__, None)
         return remade(make, cells or None, fill=_fill_function, state=state)
 
@@ -256,10 +266,10 @@ def _fill_function(function: Any, state: Any) -> None:
         variables.update(values)
 
 
-def _is_filled(cell: Any) -> bool:
+def _content(cell: Any) -> tuple[Any, ...]:
     with contextlib.suppress(ValueError):  # the variable of the closure isn't assigned yet
-        return cell.cell_contents is not cell
-    return False
+        return (cell.cell_contents,)
+    return ()
 
 
 def _is_users(module: types.ModuleType) -> bool:
@@ -294,14 +304,3 @@ def _reason(kind: type) -> str:
     if issubclass(kind, io.IOBase) and not issubclass(kind, io.BytesIO | io.StringIO):
         reason = "uses an open file"
     return reason and f"the call {reason}"
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: Any, numbered: list[Any]) -> None:
-        super().__init__(io.BytesIO(stream))
-        self._numbered = numbered
-
-    def persistent_load(self, number: int) -> Any:
-        """Return the shared value, or the copied storage, of this number."""
-        value = self._numbered[number]
-        return value.copy(self._numbered[0]) if isinstance(value, Block | OwnedBuffer) else value

@@ -20,9 +20,8 @@ from ..errors import Unmeasurable, UsageError, WrongAnswer
 from ..runfile.options import DTYPES
 from ..runfile.schema import Check
 from . import budget, calls, disturbance, environment
-from .blocks import Uncopyable
 from .clock import settle_clocks, warm_up
-from .copies import CallCopy, copy_call, restored_random_streams
+from .copies import CallCopy, Uncopyable, copy_call, restored_random_streams
 from .data import dtypes_of, is_lazy, poison, tensors, uncompiled
 from .plan import Plan, Prepared
 from .precision import apply, computed_dtype, computing, pass_on_broad_switch

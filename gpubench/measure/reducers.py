@@ -1,19 +1,141 @@
-"""Reducers of tensors, arrays and their like, which say how to make a copy of a value again in copied memory."""
+"""Reducers of tensors, arrays and their like, which say how to make a copy of a value again in copied memory: blocks,
+which tensors, arrays and buffers of Python may share. A block is copied once and may be converted; its views are then
+made again by their places, so that they share memory as before."""
 
 from __future__ import annotations
 
+import bisect
+import ctypes
 import functools
 import types
 import weakref
 from array import array as Buffer
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..devices.lazy import np, torch
-from .blocks import Memory, Uncopyable
+from .calls import is_importable, is_library
 from .data import COMPRESSED
-from .shared import is_importable, is_library
+
+
+class Uncopyable(Exception):
+    """A call that can't be copied; the text is the reason."""
+
+
+class Block:
+    """Memory that tensors, arrays and buffers view: ``convert`` names the dtype of its numbers if these are converted,
+    and ``width`` is their size in bytes. ``buffer`` is the ``bytearray`` or ``array.array`` that owns the memory."""
+
+    def __init__(self, nbytes: int, source: Any, address: int, device: Any) -> None:
+        self.nbytes, self.device, self.convert, self.width = nbytes, device, "", 1
+        self.views, self.uses = set[str](), 0
+        self.buffer: Any = None
+        self._made: Any = None
+        self._source, self._address = source, address
+
+    def copy(self, dtype: Any) -> Any:
+        """Return the storage of the copy, made once."""
+        if self._made is None:
+            self._made = self._copied(dtype, self.nbytes // self.width)
+        return self._made
+
+    def _copied(self, dtype: Any, count: int) -> Any:
+        if self.buffer is not None:
+            self.buffer = self.buffer[:]
+            viewed = count and self.uses > 1  # a buffer with views can't be resized
+            return torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage() if viewed else ()
+        if isinstance(self._source, torch.UntypedStorage):
+            flat = torch.empty(0, dtype=getattr(torch, self.convert or "uint8"), device=self._source.device)
+            flat.set_(self._source, 0, (count,), (1,))
+        else:  # an array's
+            held: Any = (ctypes.c_char * self.nbytes).from_address(self._address) if count else b""
+            array = np.frombuffer(held, np.dtype(self.convert or "uint8"), count)
+            flat = torch.from_numpy(array.astype(np.float64 if self.convert else np.uint8))
+        target = dtype if self.convert else torch.uint8
+        return flat.to(device=self.device, dtype=target, copy=True).untyped_storage()
+
+
+class Owner(NamedTuple):
+    """The ``bytearray`` or ``array.array`` that owns a block."""
+
+    block: Block
+
+
+class Memory:
+    """The blocks of memory of a call, by address, with the dtype and device of their copies (None: their own)."""
+
+    def __init__(self, dtype: torch.dtype | None, device: torch.device | None) -> None:
+        self.dtype, self.device = dtype, device
+        self.alive: list[Any] = []  # copies of objects that the call refers to weakly
+        self._blocks: dict[Any, Block] = {}
+        self._starts: defaultdict[str, list[int]] = defaultdict(list)
+
+    def of_storage(self, storage: Any) -> Block:
+        """Return the block of a tensor's storage."""
+        source = storage.nbytes(), storage, storage.data_ptr(), self.device or storage.device
+        return self._block(str(storage.device), storage._cdata, *source)
+
+    def of_array(self, array: Any) -> tuple[Block, int]:
+        """Return the block of an array, and the array's place in it, in bytes."""
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        place = array.__array_interface__["data"][0]
+        if isinstance(root.base, torch.Tensor):
+            storage = root.base.untyped_storage()
+            return self.of_storage(storage), place - storage.data_ptr()
+        owner = root.base.obj if isinstance(root.base, memoryview) else root.base
+        root = np.frombuffer(owner, np.uint8) if isinstance(owner, bytearray | Buffer) else root
+        low, high = getattr(np.lib, "array_utils", np).byte_bounds(root)
+        nbytes = high - low if root.size else 0
+        return self._block("cpu", id(root), nbytes, root, low, torch.device("cpu")), place - low
+
+    def of_buffer(self, buffer: Any) -> Owner:
+        """Return a buffer of Python as the owner of its block."""
+        block, _ = self.of_array(np.frombuffer(buffer, np.uint8))
+        block.buffer = buffer
+        self.view(block, "uint8", 1, converts=False)
+        return Owner(block)
+
+    def _block(self, key: str, own: int, nbytes: int, source: Any, start: int, device: Any) -> Block:
+        name: Any = (key, start) if nbytes else (key, own, 0)
+        known = self._blocks.get(name)
+        if nbytes and (known is None or known.nbytes != nbytes):
+            starts = self._starts[key]
+            place = bisect.bisect_left(starts, start)
+            before = place and starts[place - 1] + self._blocks[key, starts[place - 1]].nbytes > start
+            if before or (place < len(starts) and starts[place] < start + nbytes):
+                raise Uncopyable("the call uses an array and a tensor that share a part of their memory")
+            starts.insert(place, start)
+        block = self._blocks.setdefault(name, Block(nbytes, source, start, device))
+        block.uses += 1
+        return block
+
+    def view(self, block: Block, real: str, width: int, converts: bool) -> None:
+        """Note that a tensor or array views the block as numbers of this dtype. Raises :class:`Uncopyable` if the block
+        is converted and viewed in another dtype too."""
+        if self.dtype is None:
+            return
+        block.views.add(real)
+        if converts:
+            block.convert, block.width = real, width
+        if block.convert and len(block.views) > 1:
+            raise Uncopyable("the call views the same memory in two dtypes")
+
+    def converted(self, dtype: torch.dtype) -> torch.dtype:
+        """Return the dtype of the copy of a tensor."""
+        if self.dtype is None or not (dtype.is_floating_point or dtype.is_complex):
+            return dtype
+        return self.dtype.to_complex() if dtype.is_complex else self.dtype
+
+    def total_bytes(self) -> int:
+        """Return the bytes of all copies."""
+        width = self.dtype.itemsize if self.dtype else 1
+        return sum(
+            each.nbytes // each.width * (width if each.convert else each.width) for each in self._blocks.values()
+        )
 
 
 class Number:
@@ -39,20 +161,16 @@ def shared_value(value: Any) -> Any:
     return remade(lambda: value)
 
 
-def _fill_object(value: Any, state: Any) -> None:
-    vars(value).update(state)
-
-
 def plain_object(value: Any) -> Any:
     """Return how to make an object of its attributes, and the items of a dictionary, without a look at its methods."""
-    kind, items = type(value), dict(dict.items(value)) if isinstance(value, dict) else {}
+    base = dict if isinstance(value, dict) else object
+    items = dict(dict.items(value)) if base is dict else {}
 
     def fill(made: Any, state: Any) -> None:
         dict.update(made, state[0]) if items else None
         vars(made).update(state[1])
 
-    make = partial((dict if isinstance(value, dict) else object).__new__, kind)
-    return remade(make, fill=fill, state=(items, dict(vars(value))))
+    return remade(partial(base.__new__, type(value)), fill=fill, state=(items, dict(vars(value))))
 
 
 def _array(memory: Memory, array: Any) -> Any:
@@ -80,7 +198,7 @@ def _array(memory: Memory, array: Any) -> Any:
         made.flags.writeable = writeable
         return made
 
-    return remade(make, Number(block), fill=_fill_object if own else None, state=dict(own))
+    return remade(make, block, fill=(lambda made, state: vars(made).update(state)) if own else None, state=dict(own))
 
 
 def _memoryview(_: Memory, value: Any) -> Any:
@@ -104,25 +222,17 @@ def _tensor(memory: Memory, tensor: Any) -> Any:
         raise Uncopyable("the call is part of a function transform (torch.func)")
     special = _special(memory, tensor, type(tensor))
     make, parts = special or _strided(memory, tensor, type(tensor))
-    gradient = tensor.grad if tensor.is_leaf and tensor.requires_grad else None
-    hooks, after = (
-        getattr(tensor, name, None) if tensor.is_leaf else None
-        for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
-    )
-    state = gradient, {} if special else dict(vars(tensor)), hooks, after
-    filled = gradient is not None or any(state[1:])
-    return remade(make, *parts, fill=_fill_tensor if filled else None, state=state)
+    names = ["grad"] * tensor.requires_grad + ["_backward_hooks", "_post_accumulate_grad_hooks"]
+    of_leaf = {name: getattr(tensor, name, None) for name in names} if tensor.is_leaf else {}
+    of_leaf = {name: value for name, value in of_leaf.items() if value is not None}
+    state = {} if special else dict(vars(tensor)), of_leaf
+    return remade(make, *parts, fill=_fill_tensor if any(state) else None, state=state)
 
 
 def _fill_tensor(tensor: Any, state: Any) -> None:
-    gradient, attributes, hooks, after = state
-    if gradient is not None:
-        tensor.grad = gradient
-    vars(tensor).update(attributes)
-    if hooks is not None:
-        tensor._backward_hooks = hooks
-    if after is not None:
-        tensor._post_accumulate_grad_hooks = after
+    vars(tensor).update(state[0])
+    for name, value in state[1].items():
+        setattr(tensor, name, value)
 
 
 def _strided(memory: Memory, tensor: Any, kind: Any) -> Any:
@@ -134,8 +244,15 @@ def _strided(memory: Memory, tensor: Any, kind: Any) -> Any:
     memory.view(block, str(real).removeprefix("torch."), real.itemsize, converts)
     requires, graph = tensor.requires_grad, tensor.requires_grad and not tensor.is_leaf
     place = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
-    dtype, conjugate, negative = _converted(memory, tensor.dtype), tensor.is_conj(), tensor.is_neg()
-    empty = _quantized(tensor) if tensor.is_quantized else partial(torch.empty, 0)
+    dtype, conjugate, negative = memory.converted(tensor.dtype), tensor.is_conj(), tensor.is_neg()
+    empty = partial(torch.empty, 0)
+    if tensor.is_quantized and tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        scale = {"scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
+        empty = partial(torch._empty_affine_quantized, (0,), **scale)
+    elif tensor.is_quantized:
+        scales = {"scales": tensor.q_per_channel_scales(), "zero_points": tensor.q_per_channel_zero_points()}
+        scales["axis"] = tensor.q_per_channel_axis()
+        empty = partial(torch._empty_per_channel_affine_quantized, tensor.size(), **scales)
 
     def make(storage: Any) -> Any:
         made = empty(dtype=dtype, device=storage.device).set_(storage, *place)
@@ -148,7 +265,7 @@ def _strided(memory: Memory, tensor: Any, kind: Any) -> Any:
             made.requires_grad_()
         return made if kind is torch.Tensor else torch.Tensor._make_subclass(kind, made, requires and not graph)
 
-    return make, (Number(block),)
+    return make, (block,)
 
 
 @functools.cache
@@ -168,27 +285,10 @@ def _severed() -> Any:
     return Severed.apply
 
 
-def _quantized(tensor: Any) -> Any:
-    """Return a function of dtype and device that makes an empty tensor with the scales of another one."""
-    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        scale = {"scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
-        return partial(torch._empty_affine_quantized, (0,), **scale)
-    scales = {"scales": tensor.q_per_channel_scales(), "zero_points": tensor.q_per_channel_zero_points()}
-    axis = tensor.q_per_channel_axis()
-    return partial(torch._empty_per_channel_affine_quantized, tensor.size(), **scales, axis=axis)
-
-
-def _converted(memory: Memory, dtype: torch.dtype) -> torch.dtype:
-    wanted = memory.dtype
-    if wanted is None or not (dtype.is_floating_point or dtype.is_complex):
-        return dtype
-    return wanted.to_complex() if dtype.is_complex else wanted
-
-
 def _special(memory: Memory, tensor: Any, kind: Any) -> Any:
     """Return how to make a tensor without memory of its own, and of which parts; None if it has some."""
     layout, requires = str(tensor.layout), tensor.requires_grad
-    dtype, device = _converted(memory, tensor.dtype), memory.device or tensor.device
+    dtype, device = memory.converted(tensor.dtype), memory.device or tensor.device
     if torch.nn.parameter.is_lazy(tensor):
         terms = {"requires_grad": requires} if issubclass(kind, torch.nn.Parameter) else {}
         return partial(kind, dtype=dtype, device=device, **terms), ()

@@ -27,12 +27,11 @@ from ..devices.lazy import np, pytree, torch
 from ..errors import TooLarge, UsageError, WrongAnswer
 from ..runfile.quantities import seconds_text
 from ..runfile.schema import Check, Work
-from .blocks import Uncopyable
+from .calls import as_before
 from .copies import CallCopy, copy_call, random_streams, restored_random_streams, set_random_streams
 from .data import as_tensor, is_array, require_memory, tensor_leaves, tensors, uncompiled
-from .outputs import Incomparable, Output, agree, elements, error_of, others, outputs, pairs
-from .rounding import Seen, move, poisoned
-from .shared import as_before
+from .outputs import Incomparable, Output, Seen, agree, elements, error_of, move, others, outputs, pairs, poisoned
+from .reducers import Uncopyable
 from .work import Call
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -7,8 +7,8 @@ import types
 import pytest
 import torch
 
+from gpubench.measure.calls import is_library
 from gpubench.measure.copies import copy_call
-from gpubench.measure.shared import is_library
 
 X = torch.randn(4, generator=torch.Generator().manual_seed(0))
 total = None

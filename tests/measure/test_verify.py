@@ -14,7 +14,7 @@ from gpubench.errors import WrongAnswer
 from gpubench.measure import verify
 from gpubench.measure.copies import copy_call
 from gpubench.measure.data import poison
-from gpubench.measure.rounding import poisoned
+from gpubench.measure.outputs import poisoned
 from gpubench.measure.verify import Reference, coarsest, prepare_reference, tolerance
 from gpubench.runfile.schema import Work
 

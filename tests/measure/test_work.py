@@ -154,10 +154,10 @@ def test_what_is_written_into_given_room_moves_once():
 COUNTED = """
 import sys
 import torch
-from gpubench.measure import copies, rounding, work
+from gpubench.measure import copies, outputs, work
 a = torch.ones(8, 8)
 counted = work.count(copies.copy_call(torch.mm, (a, a), {}))
-with work.watched() as counter, rounding.poisoned():
+with work.watched() as counter, outputs.poisoned():
     torch.empty(3) + torch.mm(a, a).sum()
 print(counted.flops, counter.flops, counted.operations, "torch._dynamo" in sys.modules)
 """
