@@ -28,7 +28,7 @@ GPU = MappingProxyType({"name": "cuda:0", "kind": "cuda", "label": "Synthetic H-
 _KINDS = {"models": "networks", "llm": "networks", "serving": "networks", "training": "training"}
 _KINDS |= {"matmul": "other_matmul", "matmul.square": "matmul", "quantised": "other_matmul"}
 _KINDS |= {"reductions": "operators", "convolution": "operators", "attention": "operators", "fft": "linear_algebra"}
-_KINDS |= {"elementwise": "elementwise", "classic": "elementwise", "transfer": "copies", "training.part": "details"}
+_KINDS |= {"elementwise": "elementwise", "classic": "elementwise", "transfer": "copies"}
 _KINDS |= dict.fromkeys(("distributed", "data_parallel", "model_parallel"), "distributed")
 _KINDS |= {name: name for name in ("linear_algebra", "irregular", "science")}
 
@@ -64,7 +64,7 @@ def benchmark(
     ]
     processes[0]["flags"] = [{"flag": flag, "seen": f"synthetic {flag}"} for flag in flags]
     check = {"status": "passed", "error": 0.0, "tolerance": 1e-5, "reason": None}
-    ours = of_the_suite(case).as_dict() | {"check": check, "processes": processes, "wait_s": None, "steps": None}
+    ours = of_the_suite(case).as_dict() | {"check": check, "processes": processes, "steps": None}
     ours["work"] = {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {})
     ours["latency_s"] = latency or median * alone
     stats = {"min": low, "q1": low, "median": median, "mean": median, "q3": high, "max": high, "iqr": high - low}
@@ -89,8 +89,8 @@ def run_file(
     raised = [[{"flag": flag, "seen": f"synthetic {flag} in {i}"} for flag in flags] for i in range(processes)]
     machine = {"label": label, "cpu": {"model": "Synthetic CPU", "cores": 2}, "devices": [*map(dict, devices)]}
     machine |= {"torch": {"version": torch, "cuda": None}, "precision": {"tf32": tf32}, "threads": threads}
-    ours = {"schema_version": 2, "version": "0.1.0", "preset": preset, "seed": seed, "asked": {}, "started": started}
-    ours |= {"finished": started, "ceilings": ceilings or {}, "unmeasured": unmeasured or []}
+    ours = {"schema_version": 3, "version": "0.1.0", "preset": preset, "seed": seed, "started": started}
+    ours |= {"ceilings": ceilings or {}, "unmeasured": unmeasured or []}
     info = {"node": "not-to-be-shown", "machine": "x86_64", "cpu": {"brand_raw": "Synthetic CPU"}, "gpubench": machine}
     ours |= {"processes": [{"process": i, "flags": each} for i, each in enumerate(raised)]}
     file = {"machine_info": info, "commit_info": {"id": "unversioned"}, "datetime": started, "version": "5.3.1"}

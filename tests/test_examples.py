@@ -14,6 +14,8 @@ import pytest
 import records
 
 from gpubench.commands.cli import main
+from gpubench.errors import RunFileError
+from gpubench.runfile.runs import read
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES, EXPERIMENTS = ROOT / "examples", ROOT / "docs/experiments"
@@ -152,3 +154,36 @@ def test_it_says_how_it_is_run_and_what_it_imports_from_the_package_exists(scrip
         elif isinstance(node, ast.Import):
             for name in (each.name for each in node.names if each.name.startswith("gpubench")):
                 importlib.import_module(name)
+
+
+def test_old_results_are_converted_by_the_script_that_their_complaint_names(tmp_path):
+    made = records.run(cuda=0, processes=1).bench("training.part", cpu=1.0, part="forward", kind="details")
+    parallel = {"method": "stages", "phases": {"forward": 1.0}, "microbatches": 4}
+    for params in (
+        {"schedule": "stages", "devices": 2},
+        {"method": "naive", "devices": 2},
+        {"method": "stages", "devices": 16},
+    ):
+        made.bench("model_parallel.mlp", cpu=1.0, size=None, params=params, parallel=parallel)
+    made.bench("training.width", cpu=0.1 + 0.2, batch=5, width=3, widened="all layers", kind="details")
+    operators = [{"kind": "product", "count": 1, "flops": 1e300, "bytes": 1.0}]
+    usual = {"cpu": 1.0, "flops": 12345678901234567, "operators": operators, "memory_bytes": 9}
+    made.bench("attention.causal", length=7, backend="math", **usual).bench("mine.attention", n=1, **usual)
+    made.bench("time.x", cpu=1.0).skip("llm.decode_int8", batch=1).skip("mine.part", batch=1)
+    made.data["gpubench"] |= {"schema_version": 2, "asked": {}}
+    old = made.save(tmp_path / "old/run.json")
+    complaint = r"run.json: gpubench.schema_version: expected 3, found 2: docs/experiments/convert_results.py of gp"
+    with pytest.raises(RunFileError, match=complaint):
+        read(old)
+    script = [sys.executable, EXPERIMENTS / "convert_results.py", old, tmp_path / "new"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.endswith("run.json: 6 benchmarks\n")
+    run, new = read(tmp_path / "new/run.json"), json.loads((tmp_path / "new/run.json").read_text())
+    stages, width, attention, mine, *_ = (mark["extra_info"]["gpubench"] for mark in new["benchmarks"])
+    kept = ["model_parallel.mlp", "training.width", "attention.causal", "mine.attention", "time.x", "mine.part"]
+    assert [result.workload for result in run.results] == kept
+    assert (stages["params"]["devices"], stages["parallel"], width["kind"]) == (16, {"method": "stages"}, "training")
+    assert new["benchmarks"][1]["stats"] == made.marks[4]["stats"]
+    assert attention["work"] == {name: value for name, value in mine["work"].items() if name != "operators"}
+    assert (mine["work"]["flops"], mine["memory_bytes"], "memory_bytes" in attention) == (12345678901234567, 9, False)
+    assert (new["gpubench"]["schema_version"], "asked" in new["gpubench"]) == (3, False)

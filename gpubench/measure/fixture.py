@@ -15,7 +15,7 @@ from ..devices.implementations import TORCH, find_implementation
 from ..devices.lazy import np, torch
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import KEY, Case, Work
+from ..runfile.schema import KEY, Case, Parallel, Work
 from . import disturbance
 from .budget import Preset
 from .clock import MIN_WAITS, DeviceClock
@@ -247,8 +247,9 @@ class Gpubench:
     def _record(self, rounds: Rounds, work: Work, **fields: Any) -> None:
         self._conditions = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         record(self._session, self._benchmark, self.case, self.clock.devices, rounds, work, **fields)
-        if self.parallel:  # the test may still add to it: phases, losses
-            self._benchmark.extra_info[KEY]["parallel"] = self.parallel
+        if self.parallel:
+            known = {name: self.parallel[name] for name in Parallel.__struct_fields__ if name in self.parallel}
+            self._benchmark.extra_info[KEY]["parallel"] = known
 
     def add_flag(self, flag: Flag) -> None:
         """Flag the result that was recorded."""

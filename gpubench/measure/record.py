@@ -188,7 +188,7 @@ def record(
         )  # fmt: skip
         fields["processes"] = (process,)
     session.raised.extend((case, flag) for flag in raised)
-    fields |= {"work": work, "wait_s": wait_s, "latency_s": latency_s, "check": rounds.check}
+    fields |= {"work": work, "latency_s": latency_s, "check": rounds.check}
     benchmark.extra_info[KEY] = Measurement(**structs.asdict(case) | fields).as_dict()
 
 

@@ -286,10 +286,9 @@ class Recorder:
         session.begin()
         unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
         identities = {name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()}
-        asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants", "implementations")}
         ours = {
             "schema_version": SCHEMA_VERSION, "version": __version__, "preset": settings.preset, "seed": settings.seed,
-            "asked": asked | {"cache": settings.cache}, "started": session.started, "ceilings": session.ceilings,
+            "started": session.started, "ceilings": session.ceilings,
         }  # fmt: skip
         state = {"gpubench": ours, "canary": session.check_machine().canary, "flags": session.process_flags()}
         about |= msgspec.to_builtins(state) | ({"ranks": ranks} if ranks else {}) | _modules()
@@ -366,7 +365,7 @@ class Recorder:
         """Record that the process ends by itself, with pytest's exit code."""
         ceilings = msgspec.to_builtins(self.session.ceilings)  # again where a result exceeded the first ones
         with contextlib.suppress(UsageError):  # the supervisor notices that this event is missing
-            facts = {"ceilings": ceilings, "finished": _now(), "after": environment.moment()}
+            facts = {"ceilings": ceilings, "after": environment.moment()}
             with contextlib.suppress(Exception):  # a test may have left torch unusable
                 facts |= {"machine": self.session.late_machine()}
             facts |= {"process": self.session.settings.process, "code": code}

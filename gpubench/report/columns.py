@@ -260,7 +260,7 @@ def _efficiency(name: str) -> Callable[[Scaled], float | None]:
 
 SCALING: list[Column[Scaled]] = [
     *_of("row", "run machine device device_name workload dtype variant"),
-    *_columns("method devices threads mode microbatches", "parallel."),
+    *_columns("method devices threads mode", "parallel."),
     Column("nbytes", lambda scaled: scaled.row.result.params.get("nbytes")),
     *_of("row", "time_s item_per_s"),
     *_columns("baseline_s=speedup.base.time_s baseline_threads=base_threads"),
@@ -274,7 +274,6 @@ SCALING: list[Column[Scaled]] = [
     Column("algorithm_byte_per_s", lambda scaled: _link_rate(scaled, 1.0)),
     Column("bus_byte_per_s", lambda scaled: _link_rate(scaled, scaled.parallel.bus_share)),
     Column("rows", lambda scaled: "; ".join("+".join(map(str, batch)) for batch in scaled.parallel.rows) or None),
-    Column("phases", lambda scaled: "; ".join(f"{n} {s!r}" for n, s in scaled.parallel.phases.items()) or None),
     *_columns("interconnect=parallel.interconnect"),
 ]
 _RESERVED = {column.head for columns in (_ROW.values(), _RATIO, _BASIS, _COPIED, _CROSSED) for column in columns}

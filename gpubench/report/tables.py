@@ -352,8 +352,9 @@ def scaling_table(study: Study) -> Table:
     def over(pair: Pair | None) -> Number:
         return pair.ratio if pair and pair.ends else ratio(pair.speedup if pair else None)
 
-    def joined(subject: object, joint: str, count: int | None, noun: str) -> str:
-        return f"{subject}{joint}{counted(count, noun)}" if count else f"{subject}"
+    def devices(scaled: Scaled) -> str:
+        threads = scaled.parallel.threads
+        return f"{scaled.parallel.devices}" + (f" × {counted(threads, 'thread')}" if threads else "")
 
     rows = [scaled for scaled in study.scaled if scaled.speedup and scaled.parallel.method not in (SINGLE, ONE_THREAD)]
     threads = " or ".join(map(str, sorted({scaled.base_threads for scaled in rows if scaled.base_threads})))
@@ -361,10 +362,8 @@ def scaling_table(study: Study) -> Table:
     note += f"In brackets: {words.uncertainty(scaled.uncertainty for scaled in rows)}."
     columns: list[Column[Scaled]] = [
         Column("benchmark", lambda scaled: words.name(scaled.row.result)),
-        Column(
-            "method", lambda scaled: joined(scaled.parallel.method, ", ", scaled.parallel.microbatches, "microbatch")
-        ),
-        Column("devices", lambda scaled: joined(scaled.parallel.devices, " × ", scaled.parallel.threads, "thread")),
+        Column("method", lambda scaled: scaled.parallel.method or MISSING),
+        Column("devices", devices),
         Column("scaling", lambda scaled: scaled.parallel.mode or MISSING),
         Column("time", attrgetter("row.time")),
         Column("vs. one device", lambda scaled: over(scaled.scaling)),

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from msgspec import Meta, defstruct
 
 from ..errors import RunFileError, clean
-from . import ledger, schema
+from . import ledger
 from .ledger import LONGEST_LINE, Event
 from .quantities import listed
 from .reader import MOST_NAMED, beginning, convert, decoded, excess
-from .schema import OK, Benchmark
+from .schema import OK, SCHEMA_VERSION, Benchmark
 
 _Number, _Count = Annotated[int, Meta(ge=0, le=9999)], Annotated[int, Meta(ge=1, le=9999)]
 _Ranks = defstruct("ranks", [("cases", list[str]), ("count", _Count)])
@@ -57,8 +57,10 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
                             raise
                         unusable.append(f"line {number} is passed over: {error}")
                         continue
-                    if event and event.get("schema_version", schema.SCHEMA_VERSION) not in schema.VERSIONS:
-                        raise RunFileError(f"schema_version: expected {' or '.join(map(str, schema.VERSIONS))}")
+                    version = event.get("schema_version", SCHEMA_VERSION) if event else SCHEMA_VERSION
+                    if version != SCHEMA_VERSION:
+                        found = f"found {version!r:.60}: the gpubench that began the run can finish it"
+                        raise RunFileError(f"schema_version: expected {SCHEMA_VERSION}, {found}")
                 events += [event] if event else []
     except OSError as error:
         raise RunFileError(f"{path}: file: expected a readable ledger ({error.strerror or error})") from None

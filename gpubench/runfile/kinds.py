@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 class Kind(NamedTuple):
     """A kind of work; ``words`` is its name in a sentence. It isn't ``summarised`` where no summary counts its
-    benchmarks, because they explain other benchmarks or have their own tables."""
+    benchmarks, because they have their own tables."""
 
     words: str
     summarised: bool = True
@@ -35,8 +35,7 @@ KINDS: Mapping[str, Kind] = {
     "science": Kind("science and images"),
     "copies": Kind("copies", summarised=False),
     "distributed": Kind("multi-GPU work", summarised=False),
-    "details": Kind("details of other benchmarks", summarised=False),
-}  # kinds by the marker's ``kind``. ``details`` are parts of a step, and settings that the work itself doesn't use
+}  # kinds by the marker's ``kind``
 
 
 def names_of(case: Case) -> tuple[str, ...]:

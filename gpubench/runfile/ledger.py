@@ -13,7 +13,7 @@ object with the key ``event``:
               ``reason``
 ``failure``   a measuring process can't begin or go on: ``reason``
 ``rank``      a rank has died or hangs: ``status`` and ``reason`` of the case that was being measured
-``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``finished``, ``after``
+``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``after``
 ``complete``  by the supervisor, last: the run file was written
 
 A crash can leave a last line unfinished. Such a line is ignored, as is any that can't be used; the next event starts
@@ -183,10 +183,9 @@ def _row(session: Event, fullname: str, end: Event, begun: Any) -> dict[str, Any
 
 
 def _run(events: Iterable[Event]) -> dict[str, Any]:
-    """When the run ended, the state of the machine before and after each process, and the latest peaks."""
+    """The state of the machine before and after each process, and the latest peaks."""
     processes: dict[int, dict[str, Any]] = {}
     peaks: Any = {}  # the reader of the results file checks what they are
-    finished = None
     for event in events:
         if event["event"] == "session":
             before = {key: event.get(key) for key in ("before", "canary", "flags")}
@@ -194,10 +193,9 @@ def _run(events: Iterable[Event]) -> dict[str, Any]:
             peaks = peaks or event[KEY].get("ceilings") or {}
         elif event["event"] == "finish" and event["process"] in processes:
             processes[event["process"]]["after"] = event.get("after")
-            finished = event.get("finished") or finished
             again = event.get("ceilings")
             peaks = peaks | again if isinstance(peaks, dict) and isinstance(again, dict) else peaks
-    return {"processes": list(processes.values()), "ceilings": peaks, "finished": finished}
+    return {"processes": list(processes.values()), "ceilings": peaks}
 
 
 def merge(ends: Sequence[Event]) -> dict[str, Any]:

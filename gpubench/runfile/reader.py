@@ -110,8 +110,11 @@ def _entries(root: Any) -> tuple[list[Any], bool]:
     plain = ours is None and not any(KEY in mark["extra_info"] for mark in objects
                                      if isinstance(mark.get("extra_info"), dict))  # fmt: skip
     version = ours.get("schema_version") if isinstance(ours, dict) else None
-    if not plain and (version not in schema.VERSIONS or isinstance(version, bool)):
-        _refuse(f"{KEY}.schema_version", " or ".join(map(str, schema.VERSIONS)), version)
+    if not plain and type(version) is int and version in (1, 2):
+        remedy = "docs/experiments/convert_results.py of gpubench's source converts the file"
+        raise RunFileError(f"{KEY}.schema_version: expected {schema.SCHEMA_VERSION}, found {version}: {remedy}")
+    if not plain and (version != schema.SCHEMA_VERSION or isinstance(version, bool)):
+        _refuse(f"{KEY}.schema_version", f"{schema.SCHEMA_VERSION}", version)
     return marks, plain
 
 

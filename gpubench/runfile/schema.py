@@ -18,8 +18,7 @@ from .flags import Flag
 from .quantities import moment_of
 
 KEY = "gpubench"
-SCHEMA_VERSION = 2
-VERSIONS = (1, SCHEMA_VERSION)  # versions that are read: of the first, fields that are gone now are passed over
+SCHEMA_VERSION = 3
 SAMPLES_KEPT = 200
 
 OK, UNMEASURED = "ok", ("skipped", "oom", "error", "timeout", "crashed")
@@ -145,17 +144,14 @@ class Process(Struct, frozen=True, gc=False):
 class Parallel(Struct, frozen=True, gc=False):
     """How a benchmark used several devices. Efficiency and speedup are derived by the report."""
 
-    method: Annotated[str | None, _is("ddp, pipeline, all_reduce, …; single or one thread for one device")] = None
+    method: Annotated[str | None, _is("ddp, stages, all_reduce, …; single or one thread for one device")] = None
     devices: Annotated[Count, _is("ranks, each on one device")] = 1
     threads: Annotated[Count | None, _is("CPU threads of each rank")] = None
     mode: Annotated[str | None, _is("strong: one job for all; weak: one job for each")] = None
     ideal_speedup: Annotated[Positive | None, _is("the most that the method allows")] = None
     interconnect: Annotated[str | None, _is("what joins the devices")] = None
     bus_share: Annotated[Positive | None, _is("bus bandwidth over algorithm bandwidth of a collective")] = None
-    microbatches: Annotated[Count | None, _is("of a pipeline")] = None
-    phases: Annotated[_Amounts, _is("seconds of each part of a step")] = {}
     rows: Annotated[_Rows, _is("rows of each batch on each replica", max_length=MOST_CASES)] = ()
-    losses: Annotated[Sequence[Finite | None], _is("loss of each epoch from a fresh start; null if not finite")] = ()
 
 
 class Measurement(Case, frozen=True, gc=False):
@@ -166,7 +162,6 @@ class Measurement(Case, frozen=True, gc=False):
 
     work: Annotated[Work, _is("what one call has to do")] = Work()
     uncounted: Annotated[str | None, _is("why the work couldn't be counted")] = None
-    wait_s: Annotated[Amount | None, _is("a synchronization of idle devices")] = None
     steps: Annotated[Count | None, _is("how many such calls make up the whole job, if the benchmark says so")] = None
     first_call_s: Annotated[Amount | None, _is("the first call; compiling included")] = None
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
@@ -282,14 +277,12 @@ _Unmeasured = Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)]
 class RunFacts(Struct, frozen=True):
     """One run: its settings, and the surroundings of its processes."""
 
-    schema_version: Annotated[int, Meta(ge=VERSIONS[0], le=SCHEMA_VERSION, description="of this format")]
+    schema_version: Annotated[int, Meta(ge=SCHEMA_VERSION, le=SCHEMA_VERSION, description="of this format")]
     version: Annotated[str | None, _is("the version of gpubench")] = None
     preset: Annotated[str | None, _is("smoke, glance, quick or full")] = None
     stage: Annotated[str | None, _is("of compare --interleave: screen, or confirm: what that made suspect")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
-    asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache, …")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
-    finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
     ceilings: Annotated[_Ceilings | None, _is("measured peaks by device")] = None
     processes: Annotated[tuple[ProcessFacts, ...] | None, _is("one entry for each process")] = None
     unmeasured: Annotated[_Unmeasured | None, _is("benchmarks without a number")] = None

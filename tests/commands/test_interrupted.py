@@ -17,7 +17,7 @@ from gpubench.runfile.writer import Lock
 CASES = {
     f"test_a.py::test_w[{n}]": Case("a.w", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)) for n in (1, 2, 4, 8)
 }
-RUN = {"event": "run", "schema_version": 2, "processes": 1, "options": [], "paths": ["/test_a.py"]}
+RUN = {"event": "run", "schema_version": 3, "processes": 1, "options": [], "paths": ["/test_a.py"]}
 NOTE = "interrupted: 3 of 4 measured; gpubench run --resume"
 
 

@@ -117,7 +117,6 @@ def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(v
     record = bench["extra_info"]["gpubench"]
     assert 5.0e-6 <= bench["stats"]["median"] <= 5.1e-6
     assert record["latency_s"] == pytest.approx(13e-6, rel=1e-3)
-    assert record["wait_s"] == pytest.approx(8e-6, rel=1e-3)
     assert bench["stats"]["iterations"] * bench["stats"]["median"] >= max(MIN_ROUND, MIN_WAITS * 8e-6) * 0.99
 
 

@@ -100,7 +100,7 @@ def test_what_is_measured_is_checked_counted_and_recorded(measure):
     assert 0 < record["check"]["error"] < record["check"]["tolerance"] < 1e-5
     assert record["processes"][0]["rounds"] == stats["rounds"] == len(stats["data"])
     assert record["latency_s"] > 0
-    assert ran.data["gpubench"]["schema_version"] == 2
+    assert ran.data["gpubench"]["schema_version"] == 3
     assert ran.data["machine_info"]["gpubench"]["devices"][0]["name"] == "cpu"
     statuses = {name: record["check"]["status"] for name, record in records.items()}
     assert {name for name, status in statuses.items() if status != "passed"} == {"setup"}

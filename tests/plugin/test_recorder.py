@@ -14,7 +14,7 @@ from gpubench.plugin.recorder import MEASURING_ROOMS, PACKAGE_FOLDER, code_hash
 from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import Ledger, assemble
 from gpubench.runfile.runs import read_runs
-from gpubench.runfile.schema import CanaryTimes
+from gpubench.runfile.schema import CanaryTimes, Parallel
 
 FILES = sorted(
     path.relative_to(PACKAGE_FOLDER).as_posix()
@@ -133,7 +133,7 @@ def test_extra(gpubench, benchmark):
     loop = []
     loop.append(loop)
     benchmark.extra_info.update({"nan": math.nan, "odd": {(1, 2): 10**5000, None: {3}}, "loop": loop})
-    gpubench.parallel = {"method": "single", "devices": 1, "losses": [1.0, math.nan, math.inf]}
+    gpubench.parallel = {"method": "single", "devices": 1, "ideal_speedup": math.inf, "losses": [1.0]}
     gpubench(torch.neg, gpubench.randn(8))
 def test_silent(gpubench): raise Silent
 @pytest.mark.gpubench(implementations=["numpy"])
@@ -149,7 +149,7 @@ def test_no_value_stops_a_run_and_the_journal_tells_a_reader_what_to_call_a_libr
     params = [result.params["x"] for result in run.results if result.workload == "odd.parameter"]
     assert params == ["inf", "nan", "long", 1.5]
     (trained,) = (result for result in run.results if result.parallel)
-    assert trained.parallel.losses == [1.0, None, None]
+    assert trained.parallel == Parallel("single", ideal_speedup=None)
     (silent,) = (result for result in run.results if result.status != "ok")
     assert (silent.workload, silent.reason) == ("odd.silent", "Silent: Silent that has no text")
     assert {event["library"] for event in events if event["event"] == "end"} == {"", "NumPy"}

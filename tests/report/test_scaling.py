@@ -56,7 +56,7 @@ def test_on_a_cpu_a_rank_is_held_against_all_threads_and_against_one():
 
 def test_the_baseline_is_the_same_workload_s_before_a_faster_copy_s():
     copy = mark(0.050, "single", 1, workload="training.lenet", threads=2)
-    rows = scaled(copy, *CPU, mark(0.1, "gpipe", 2, workload="model_parallel.lenet"))
+    rows = scaled(copy, *CPU, mark(0.1, "stages", 2, workload="model_parallel.lenet"))
     assert [row["baseline_s"] for row in rows] == [0.050, 0.060, 0.060, 0.060, 0.050]
 
 
@@ -82,14 +82,12 @@ def test_bus_bandwidth_and_what_else_is_shown():
     reduce = mark(0.5, "all_reduce", 8, workload="distributed.all_reduce", side="gpu", items=None, bytes=1e9,
                   params={"nbytes": 10**9}, parallel={"bus_share": 1.75, "interconnect": "NVLink"})  # fmt: skip
     split = mark(0.5, "data_parallel", 8, parallel={
-        "rows": [[4, 4, 4, 4, 4, 4, 4, 2], [2, 2, 2, 2, 2]], "phases": {"scatter": 0.001, "gather": 0.002},
-        "ideal_speedup": 100 / 14,
+        "rows": [[4, 4, 4, 4, 4, 4, 4, 2], [2, 2, 2, 2, 2]], "ideal_speedup": 100 / 14,
     })  # fmt: skip
     bus, data_parallel = scaled(reduce, split)
     assert (bus["algorithm_byte_per_s"], bus["bus_byte_per_s"]) == (2e9, 3.5e9)
     assert bus["interconnect"] == "NVLink"
     assert data_parallel["rows"] == "4+4+4+4+4+4+4+2; 2+2+2+2+2"
-    assert data_parallel["phases"] == "scatter 0.001; gather 0.002"
     assert data_parallel["ideal_speedup"] == pytest.approx(100 / 14)
 
 
@@ -99,7 +97,6 @@ def test_bus_bandwidth_and_what_else_is_shown():
         ({"devices": 0}, "parallel.devices: expected a whole number >= 1"),
         ({"devices": 10**30}, "parallel.devices: expected a whole number"),
         ({"ideal_speedup": -1}, "parallel.ideal_speedup: expected a number >= 1e-15"),
-        ({"phases": {"gather": "long"}}, "parallel.phases.*: expected a number"),
         ({"rows": [[1, "2"]]}, r"parallel.rows\[0\]\[1\]: expected a whole number"),
         ({"method": 3}, "parallel.method: expected a text"),
         ([], "parallel: expected an object"),
@@ -112,9 +109,8 @@ def test_a_file_that_can_t_be_trusted_is_refused(parallel, says):
 
 
 def test_the_summary_states_both_comparisons():
-    piped = [mark(0.1, "naive", 2, parallel={"microbatches": n}, params={"microbatches": n}) for n in (1, 2)]
-    table = tables.scaling_table(study(*CPU, *piped))
+    table = tables.scaling_table(study(*CPU, mark(0.1, "stages", 2)))
     assert {"distributed.lenet", "ddp", "2 × 1 thread", "80%"} <= {*table.rows[0]}
     assert [cell.partition("×")[0] for cell in table.rows[0] if "× (" in cell] == ["1.6", "1.0"]  # one device, threads
-    assert [cells[1] for cells in table.rows[1:]] == ["naive, 1 microbatch", "naive, 2 microbatches"]
+    assert [cells[1] for cells in table.rows[1:]] == ["stages"]
     assert "2 threads" in table.note

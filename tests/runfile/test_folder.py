@@ -12,7 +12,7 @@ from gpubench.supervise import process
 from gpubench.supervise.supervisor import Supervisor
 
 SESSION = {"event": "session", "process": 0, "cases": ["a"], "fingerprint": {}, "machine_info": {}, "gpubench": {}}
-RUN = {"event": "run", "schema_version": 2, "processes": 1, "options": [], "paths": []}
+RUN = {"event": "run", "schema_version": 3, "processes": 1, "options": [], "paths": []}
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def run(folder, *options):
 @pytest.mark.parametrize(
     "lines",
     [
-        [RUN | {"schema_version": 3}, SESSION],
+        [RUN | {"schema_version": 2}, SESSION],
         [RUN, SESSION | {"process": "first"}],
         [RUN, SESSION | {"more": [[]] * 900_000}],
         [{"event": "tomorrow"}],

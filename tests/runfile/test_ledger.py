@@ -63,7 +63,7 @@ def test_the_largest_run_is_read_again(tmp_path):
     times = [1.2345678901234567e-05 * (1 + i / 1e9) for i in range(200)]
     samples = json.dumps(times)
     with (tmp_path / "ledger").open("w") as file:
-        begun = {"event": "run", "schema_version": 2, "processes": 3, "options": [], "paths": [], "inode": 1}
+        begun = {"event": "run", "schema_version": 3, "processes": 3, "options": [], "paths": [], "inode": 1}
         file.write(json.dumps(begun) + "\n")
         for process in range(3):
             events = [records.session(process, known)]

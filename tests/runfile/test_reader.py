@@ -262,7 +262,7 @@ def ours(data: dict[str, Any]) -> dict[str, Any]:
 CASE, MEASURED_AT, PEAKS = "benchmarks[0].stats", "benchmarks[0].extra_info.gpubench", "gpubench.ceilings.cuda:0"
 FLAG = {"flag": "noisy", "seen": ""}
 BAD: dict[str, list[Any]] = {
-    "gpubench.schema_version": [3, 0, True, None, "1"],
+    "gpubench.schema_version": [2, 4, 0, True, None, "3"],
     f"{CASE}.median": [float("nan"), float("inf"), -1.0, 0, 10**400, "1", True, None, "a\nb\x1b[31m", nested(300)],
     f"{CASE}.min": [-1.0], f"{CASE}.iqr": ["1"], f"{CASE}.rounds": [1.5], f"{CASE}.data[1]": [-1, "x", None],
     f"{CASE}.data": [[1.0], [1.0] * 3, 1.0], CASE: [{}],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import attrgetter
 
 from ...runfile.quantities import counted
@@ -14,22 +13,15 @@ from .page import Figure, Key
 from .selection import LEAST_VALUES, add_caption
 
 _MOST_ROWS = 16
-_ORDER = attrgetter("parallel.method", "parallel.devices", "parallel.microbatches")
+_ORDER = attrgetter("parallel.method", "parallel.devices")
 _CONTROL = "unsynchronised"
 """The method without communication: a reference for the other methods, not an answer."""
 
 
 def scaling_figures(study: Study) -> list[Figure]:
-    """Return the pictures of scaling; none if no benchmark used several devices."""
-    several = [each for each in study.scaled if each.efficiency and each.parallel.devices > 1]
-    kinds = grouped(several, lambda each: bool(each.parallel.microbatches))
-    return [*_efficiency(study, kinds.get(False, ()), "Several devices", "scaling-efficiency", 7.0),
-            *_efficiency(study, kinds.get(True, ()), "Pipeline", "scaling-pipeline", 7.1)]  # fmt: skip
-
-
-def _efficiency(study: Study, scaled: Sequence[Scaled], what: str, name: str, rank: float) -> list[Figure]:
     """Return a picture with a group for each job (the same network, mode and kind of device) and a bar for each method
-    and number of devices."""
+    and number of devices; none if fewer benchmarks used several devices than a picture needs."""
+    scaled = [each for each in study.scaled if each.efficiency and each.parallel.devices > 1]
     if len(scaled) < LEAST_VALUES:
         return []
     jobs = grouped(scaled, lambda each: _job(study, each))
@@ -46,12 +38,12 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str, name: str, ra
     subtitle = f"{reached}. Efficiency is the speedup over one device / number of devices"
     looks = (Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick"))
     chart = NamedRows(bars, PERCENT, looks)
-    figure = Figure(name, "scaling", f"{what}: efficiency", subtitle, note, chart, rank)
+    figure = Figure("scaling-efficiency", "scaling", "Several devices: efficiency", subtitle, note, chart, 7.0)
     return [add_caption(figure, study, [each.row for each in scaled])]
 
 
 def _job(study: Study, each: Scaled) -> str:
-    mode = f"{each.parallel.mode} scaling" if each.parallel.mode and not each.parallel.microbatches else ""
+    mode = f"{each.parallel.mode} scaling" if each.parallel.mode else ""
     device = study.names.short(study.names.of(each.row))
     return " · ".join(filter(None, (words.name(each.row.result), mode, device)))
 
@@ -60,7 +52,6 @@ def _bar(job: str, each: Scaled) -> NamedRow:
     how, efficiency = each.parallel, each.efficiency
     assert efficiency is not None
     name = f"{how.method} on {counted(how.devices, 'device')}"
-    name += f", {counted(how.microbatches, 'microbatch')}" if how.microbatches else ""
     value, low, high = (100 * end for end in efficiency)
     told = share(efficiency.value).signed(Sign.NOISY, each.row.quality.noisy).mark
     ideal = 100 * (how.ideal_speedup or how.devices) / how.devices
