@@ -89,10 +89,7 @@ def bus_share(devices):
 @pytest.mark.gpubench(title="All-reduce", size="nbytes", dtypes=["float32"])
 @pytest.mark.parametrize("devices", COUNTS)
 @pytest.mark.gpubench_sweep(
-    "nbytes",
-    smoke=[10**4],
-    quick=[10**3, 10**5, 10**6, 10**7],
-    full=[10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9],
+    "nbytes", smoke=[10**4], quick=[10**3, 10**5, 10**6, 10**7], full=[10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9]
 )
 def test_all_reduce(gpubench, gpubench_ranks, devices, nbytes):
     """The sum of a message over all ranks: its bytes per time are the algorithm bandwidth of nccl-tests."""

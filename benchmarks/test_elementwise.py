@@ -10,10 +10,7 @@ import torch
 from .libraries import numpy_threads
 
 pytestmark = pytest.mark.gpubench(
-    kind="elementwise",
-    implementations=["torch", "numpy"],
-    size="n",
-    writing={"form": ["out", "inplace"]},
+    kind="elementwise", implementations=["torch", "numpy"], size="n", writing={"form": ["out", "inplace"]}
 )
 
 COUNTS = {

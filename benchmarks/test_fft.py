@@ -9,10 +9,7 @@ import scipy.fft
 import torch
 
 pytestmark = pytest.mark.gpubench(
-    kind="linear_algebra",
-    full_dtypes=["float64"],
-    implementations=["torch", "numpy"],
-    size="n",
+    kind="linear_algebra", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n"
 )
 
 

@@ -20,10 +20,7 @@ from gpubench.measure.data import as_tensor
 from gpubench.measure.verify import ROUNDOFF
 
 pytestmark = pytest.mark.gpubench(
-    kind="linear_algebra",
-    full_dtypes=["float64"],
-    implementations=["torch", "numpy"],
-    size="n",
+    kind="linear_algebra", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n"
 )
 
 FULL = [*((1, n) for n in (16, 64, 256, 1024, 4096)), (1024, 16), (1024, 64)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -85,7 +86,10 @@ def select(requests: Iterable[str]) -> list[Choice]:
 
 
 def in_use(among: Iterable[type[Device]] | None = None) -> list[Device]:
-    """Return the accelerators that this process has used so far, of all kinds or only of those in ``among``."""
+    """Return the accelerators that this process has used so far, of all kinds or only of those in ``among``; none
+    without torch, which isn't imported for that."""
+    if "torch" not in sys.modules:
+        return []
     searched = kinds().values() if among is None else among
     return [kind(index) for kind in searched if kind.accelerator for index in kind.indices_in_use()]
 

@@ -174,7 +174,6 @@ def timer() -> float:
     plain ``benchmark`` tests."""
     for wait in _own_waits:
         wait()
-    if "torch" in sys.modules:  # else none of torch's is in use
-        for device in in_use(_watched):
-            device.synchronize()
+    for device in in_use(_watched):
+        device.synchronize()
     return perf_counter()

@@ -15,13 +15,13 @@ PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "v
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare gpubench's options."""
-    from .settings import declare_options
+    from .registration import declare_options
 
     declare_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register markers and fixtures; the rest is loaded when an option or a test asks for it."""
-    from .requested import register
+    from .registration import register
 
     register(config)

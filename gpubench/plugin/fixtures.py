@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from ..measure.session import Session
 from ..runfile.flags import Flag
 from ..runfile.schema import Case
 from .parametrize import declarations
-from .settings import benchmark_option
+from .registration import benchmark_option
 
 if TYPE_CHECKING:
     from ..measure.budget import Preset
@@ -82,8 +81,8 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
     choice = find_device(case.device)
     if (device := choice.device) is None:
         raise Unmeasurable(str(choice.reason))
-    preset = _preset_of(item, session)
     declared = Declared(**declarations(item, session), collects=not _marker(item).get("disable_gc", True))
+    preset = session.preset.adjusted(_marker(item)).split(session.settings.processes)
     fixture = Gpubench(session, preset, case, device, PytestRounds(benchmark), declared)
     _time_by(item, benchmark, fixture.clock, preset)
     return fixture
@@ -92,10 +91,6 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
 def _marker(item: pytest.Item) -> dict[str, Any]:
     marker = item.get_closest_marker("benchmark")
     return dict(marker.kwargs) if marker else {}
-
-
-def _preset_of(item: pytest.Item, session: Session) -> Preset:
-    return session.preset.adjusted(_marker(item)).split(session.settings.processes)
 
 
 def _time_by(item: pytest.Item, benchmark: Any, timer: Callable[[], float], preset: Preset) -> None:
@@ -119,14 +114,15 @@ class Plain:
 
     def __init__(self, item: pytest.Item, session: Session, benchmark: Any) -> None:
         self._item, self._session, self._benchmark = item, session, benchmark
-        _time_by(item, benchmark, clock.timer, _preset_of(item, session))
+        preset = session.preset.adjusted(_marker(item)).split(session.settings.processes)
+        _time_by(item, benchmark, clock.timer, preset)
         calibrate_plain(item, benchmark)
         if benchmark_option(item.config, "--benchmark-warmup") is None and "warmup" not in _marker(item):
             # The first call may compile, and a calibration by it would leave time for five rounds alone.
             set_terms(benchmark, warmup=1)
         bound_rounds(benchmark)
         clock.watch_present_kinds()
-        devices = in_use() if "torch" in sys.modules else []
+        devices = in_use()
         for device in devices:
             device.reset_peak_memory()
         self._allocated = {device: device.allocated_memory() for device in devices}
@@ -141,7 +137,7 @@ class Plain:
 
         if self._benchmark.stats is None:
             return case
-        devices = in_use() if "torch" in sys.modules else []
+        devices = in_use()
         if not case.device:
             values = self._item.funcargs.values()  # type: ignore[attr-defined]
             given = [each for each in values if (type(each).__module__, type(each).__name__) == ("torch", "device")]

@@ -30,11 +30,12 @@ from ..runfile.quantities import counted, listed, seconds_text
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
 from ..supervise.process import NO_TESTS
-from . import STATE, recorder as outcomes, settings
+from . import STATE, recorder as outcomes
 from .demo import Demo
 from .fixtures import RANKS, Plain, calibrate_plain, timer_of
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
 from .plain_process import begin_plain
+from .registration import launched, mode_of, read_settings
 
 if TYPE_CHECKING:
     from ..measure.ranks import Team
@@ -53,10 +54,10 @@ class Plugin:
     def __init__(self, config: pytest.Config) -> None:
         """Raises pytest.UsageError for an unknown value of an option."""
         self.config = config
-        self._follows = settings.launched() and os.environ.get("RANK", "0") != "0"  # rank 0 writes the results
+        self._follows = launched() and os.environ.get("RANK", "0") != "0"  # rank 0 writes the results
         if self._follows:
             config.option.benchmark_json = None
-        self.session = Session(settings.read_settings(config), settings.mode_of(config), times=False)
+        self.session = Session(read_settings(config), mode_of(config), times=False)
         self.measures = False  # whether a test that is measured was collected
         self._timed: list[tuple[Case, bool]] = []  # cases that aren't known to be skipped, and whether they use ranks
         self.recorder: outcomes.Recorder | None = None
@@ -93,7 +94,7 @@ class Plugin:
                 self._elsewhere = measure_ranks(self.config, self.session, self._ranks)
             return self._elsewhere
 
-        return Ranks(self.team, name) if settings.launched() else Results(name, measured)
+        return Ranks(self.team, name) if launched() else Results(name, measured)
 
     @outcomes.usage_errors()
     def pytest_sessionstart(self) -> None:
@@ -125,7 +126,7 @@ class Plugin:
         if self.session.mode is not Mode.OFF:
             tell_apart(_with(items, "benchmark"))
         self.collected = list(items)
-        if settings.launched():  # by torchrun: all processes would measure other tests at the same time
+        if launched():  # by torchrun: all processes would measure other tests at the same time
             self._keep(items, _with(items, RANKS))
         if expression := config.getoption("--gpubench-match"):
             matches, every = matcher(expression), list(items)
@@ -152,7 +153,7 @@ class Plugin:
             events.append(end)
         process = self.session.settings.process
         names = missing(events, process)
-        if settings.launched():
+        if launched():
             names = self.team.agree(names)
             items.sort(key=lambda item: item.nodeid)  # each rank has the same order
         left = {item.nodeid for item in items} if names is None else {*names}
@@ -185,7 +186,7 @@ class Plugin:
             self.session.notices.append(f"{SKIPPED_FILES}{listed(self._skipped, 3)}")
         if session.testsfailed or self.collected is None:
             return  # a file that can't be imported, or a -k that pytest refused
-        if settings.launched():  # collections between rounds would empty the caches: a DDP step took 15% longer
+        if launched():  # collections between rounds would empty the caches: a DDP step took 15% longer
             gc.collect()
             gc.freeze()
         mode, option = self.session.mode, self.config.getoption
@@ -198,7 +199,7 @@ class Plugin:
         self._timed = [(self._cases[item.nodeid], RANKS in fixture_names(item)) for item in timed]
         self.session.collected = [self._cases[item.nodeid] for item in _with(timed, "gpubench")]
         self._note_untimed(self.collected)
-        if (ranks := [item.nodeid for item in _with(tests, RANKS)]) and not settings.launched():
+        if (ranks := [item.nodeid for item in _with(tests, RANKS)]) and not launched():
             from ..measure.ranks import device_counts
 
             self._ranks = {"cases": ranks, "count": max(device_counts())}
@@ -231,7 +232,7 @@ class Plugin:
                 sources = {item.path for item in _with(self.collected or [], "benchmark")}
                 recorder.begin(cases, self._timed, sources, self._ranks)
                 self.recorder = recorder
-        if mode is Mode.RUN and not settings.launched():  # the supervisor starts ranks for the others
+        if mode is Mode.RUN and not launched():  # the supervisor starts ranks for the others
             session.items[:] = [item for item in session.items if RANKS not in fixture_names(item)]
         if mode is Mode.IN_PYTEST and self.session.collected:
             self._announce()

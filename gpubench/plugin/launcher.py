@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from ..devices import in_use
+from ..devices.cpu import cores
 from ..errors import RankFailure
 from ..runfile.ledger import Event, Ledger
 from ..runfile.schema import KEY, OK
@@ -26,11 +28,9 @@ from ..runfile.writer import scratch
 from ..supervise import process
 from ..supervise.child import become_child, run_pytest
 from ..supervise.supervisor import Supervisor, Unable
-from .settings import launched
+from .registration import launched
 
 if TYPE_CHECKING:
-    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-
     from ..measure.fixture import Gpubench
     from ..measure.session import Session
 
@@ -61,8 +61,6 @@ class Results:
 def measure_ranks(config: pytest.Config, session: Session, ranks: Event) -> dict[str, Event]:
     """Measure benchmarks on several ranks; return the event of the end of each, by full name. ``ranks`` are the
     ``cases`` and the ``count`` of the ranks. Raises KeyboardInterrupt if the user interrupts it."""
-    from ..devices import in_use
-
     for device in in_use():
         device.release_memory()  # which the ranks may need
     if session.times:
@@ -80,9 +78,13 @@ def measure_ranks(config: pytest.Config, session: Session, ranks: Event) -> dict
         words += ["--benchmark-enable", "--benchmark-max-time=0.001", "--benchmark-min-rounds=1"]
     place, why = process.Interpreter(folder=config.invocation_params.dir), "not measured"
     deadline_s = max(process.SILENCE_S, _DEADLINES * session.settings.ranks_deadline)
+
+    def command(_paths: Sequence[str], options: Sequence[str], python: str) -> list[str]:
+        return [*process.pytest_command((), (), python)[:4], *options]
+
     with scratch("gpubench-ranks-") as folder:
         terms = folder, (), words, 1, deadline_s, lambda event: None
-        supervisor = Supervisor(*terms, interpreter=place, command=_command)
+        supervisor = Supervisor(*terms, interpreter=place, command=command)
         supervisor.append(begun)
         supervisor.events.append(begun)
         try:
@@ -95,17 +97,14 @@ def measure_ranks(config: pytest.Config, session: Session, ranks: Event) -> dict
     return {name: {"status": "crashed", "reason": why} for name in ranks["cases"]} | ends
 
 
-def _command(_paths: Sequence[str], options: Sequence[str], python: str) -> list[str]:
-    return [*process.pytest_command((), (), python)[:4], *options]
-
-
-def start_ranks(words: Sequence[str]) -> int:
+def _start_ranks(words: Sequence[str]) -> int:
     """Start the ranks and wait for them; write into the journal which one failed first."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
     from torch.distributed.run import parse_args, run
 
-    from ..devices.cpu import cores
+    def popen(**how: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(**how | {"start_new_session": False, "process_group": 0})
 
     os.environ[process.SUPERVISOR] = str(os.getpid())  # the ranks end with this process
     os.environ.setdefault("OMP_NUM_THREADS", str(cores()))  # torchrun would set 1, and rank 0 also measures with all
@@ -113,44 +112,34 @@ def start_ranks(words: Sequence[str]) -> int:
         os.environ |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), min(loopback))
     # torchrun gives each rank a session, which Linux schedules as a group of its own: on a busy machine a rank that is
     # woken by another then waits for all other groups: a step took 1.8 times as long, with equal CPU time.
-    vars(sys.modules[SubprocessHandler.__module__])["Popen"] = _popen
+    vars(sys.modules[SubprocessHandler.__module__])["Popen"] = popen
     try:
         run(parse_args([*words]))  # type: ignore[no-untyped-call]
     except ChildFailedError as error:
         ended = {rank: failure for rank, failure in error.failures.items() if failure.exitcode != -signal.SIGTERM}
         failures = ended or error.failures  # torchrun ends the other ranks by SIGTERM
         first = min(failures, key=lambda rank: failures[rank].timestamp)
-        reason = f"rank {first}: {_how_it_ended(failures[first])}"
-        Ledger(os.environ[process.JOURNAL]).add_event("rank", status="crashed", reason=reason)
+        code, message = failures[first].exitcode, failures[first].message
+        reason = process.signal_or_code(code) + _STOPPED * (code == -signal.SIGABRT)
+        reason = str(message["message"]) if isinstance(message, dict) else reason  # of an exception
+        Ledger(os.environ[process.JOURNAL]).add_event("rank", status="crashed", reason=f"rank {first}: {reason}")
         return 1
     return 0
 
 
-def _popen(**how: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(**how | {"start_new_session": False, "process_group": 0})
-
-
-def _how_it_ended(failure: ProcessFailure) -> str:
-    if isinstance(failure.message, dict):  # of an exception
-        return str(failure.message["message"])
-    return process.signal_or_code(failure.exitcode) + _STOPPED * (failure.exitcode == -signal.SIGABRT)
-
-
-def measure(words: Sequence[str]) -> None:
+def _measure(words: Sequence[str]) -> None:
     """Run pytest on this rank. Raises RuntimeError if pytest didn't come to its end, so that the other ranks end."""
     if code := run_pytest(words):
         raise RuntimeError(f"pytest exited with {code}")
 
 
-def main(words: Sequence[str]) -> int:
-    """Be a rank, or start all ranks; return the exit code."""
-    from torch.distributed.elastic.multiprocessing.errors import record
-
-    become_child()
-    return start_ranks(words) if not launched() else record(measure)(words) or 0
-
-
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    become_child()
+    if launched():
+        from torch.distributed.elastic.multiprocessing.errors import record
+
+        code = record(_measure)(sys.argv[1:]) or 0
+    else:
+        code = _start_ranks(sys.argv[1:])
     sys.stdout.flush()
     os._exit(code)  # to take torch down in good order lasts seconds

@@ -64,39 +64,38 @@ class Markers:
     kind: str = ""
     title: str = ""
 
+    def is_writing(self, given: Mapping[str, Any]) -> bool:
+        """Return whether the call of a test with these parameters writes into a given array."""
+        return any(given.get(name) in values for name, values in self.writing.items())
+
     @classmethod
     def of(cls, node: Any) -> Markers:
         """Read the markers of a test. Raises :class:`UsageError` for an unknown key or value, with the known ones."""
         values, defaults = dict[str, Any](), {each.name: each.default for each in fields(cls)}
-
-        def refuse(why: str) -> UsageError:
-            return UsageError(f"{node.nodeid}: {why}")
-
-        for marker in node.iter_markers("gpubench"):
-            if marker.args:
-                raise refuse(f"the gpubench marker takes keywords only: {', '.join(defaults)}")
-            for key, value in marker.kwargs.items():
-                if key not in defaults:
-                    raise refuse(f"unknown gpubench marker key {key!r}: {', '.join(defaults)}")
-                if isinstance(defaults[key], str) and not isinstance(value, str):
-                    raise refuse(f"{key} must be a text, not {value!r}")
-                entries = tuple(value) if isinstance(value, list | tuple) else (value,)
-                known = _KNOWN.get(key, entries)
-                if unknown := [entry for entry in entries if entry not in known]:
-                    raise refuse(f"{key} has no {unknown[0]!r}: choose from {', '.join(known)}")
-                values.setdefault(key, entries if isinstance(defaults[key], tuple) else value)
         try:
+            for marker in node.iter_markers("gpubench"):
+                if marker.args:
+                    raise UsageError(f"the gpubench marker takes keywords only: {', '.join(defaults)}")
+                for key, value in marker.kwargs.items():
+                    if key not in defaults:
+                        raise UsageError(f"unknown gpubench marker key {key!r}: {', '.join(defaults)}")
+                    if isinstance(defaults[key], str) and not isinstance(value, str):
+                        raise UsageError(f"{key} must be a text, not {value!r}")
+                    entries = tuple(value) if isinstance(value, list | tuple) else (value,)
+                    known = _KNOWN.get(key, entries)
+                    if unknown := [entry for entry in entries if entry not in known]:
+                        raise UsageError(f"{key} has no {unknown[0]!r}: choose from {', '.join(known)}")
+                    values.setdefault(key, entries if isinstance(defaults[key], tuple) else value)
             for name in values.get("implementations", ()):
                 find_implementation(name)
         except (UsageError, ValueError) as error:
-            raise refuse(str(error)) from None
+            raise UsageError(f"{node.nodeid}: {error}") from None
         return cls(**values)
 
 
 def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
-    """Parametrize a test that uses the ``gpubench`` fixture with its devices, dtypes, implementations, variants, caches
-    and sizes. Of a sweep's values ``quick`` is required; ``smoke`` is its first one by default, ``glance`` and ``full``
-    are all of them."""
+    """Parametrize a test that uses the fixture ``gpubench``. Of a sweep's values ``quick`` is required; ``smoke`` is
+    its first one by default, ``glance`` and ``full`` are all of them."""
     import pytest
 
     preset, found = session.settings.preset, combinations(Markers.of(metafunc.definition), session)
@@ -129,7 +128,7 @@ def possible(item: pytest.Item, session: Session) -> bool:
         wanted = own[1] if session.settings.dtypes else _dtypes(markers, session)[0]
         if given["gpubench_dtype"] != wanted:
             return False
-    return _library(item).writes or not _is_writing(given, markers)
+    return _library(item).writes or not markers.is_writing(given)
 
 
 def declarations(item: pytest.Item, session: Session) -> dict[str, bool]:
@@ -138,15 +137,11 @@ def declarations(item: pytest.Item, session: Session) -> dict[str, bool]:
     given, markers = _parameters_of(item), Markers.of(item)
     dtype = bool(session.settings.dtypes or markers.dtypes or markers.full_dtypes) and not _own_dtype(given)
     own_switches = not dtype and not _of_suite(item.path.parent)
-    return {"dtype": dtype, "writing": _is_writing(given, markers), "own_switches": own_switches}
+    return {"dtype": dtype, "writing": markers.is_writing(given), "own_switches": own_switches}
 
 
 def _parameters_of(item: pytest.Item) -> Mapping[str, Any]:
     return getattr(getattr(item, "callspec", None), "params", {})
-
-
-def _is_writing(given: Mapping[str, Any], markers: Markers) -> bool:
-    return any(given.get(name) in values for name, values in markers.writing.items())
 
 
 def _own_dtype(given: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -170,8 +165,7 @@ def fixture_names(item: pytest.Item) -> list[str]:
 
 def shown_library(item: pytest.Item) -> str:
     """Return the label of a test's implementation; empty for torch, which is the default."""
-    library = _library(item)
-    return "" if library.name == TORCH else library.label
+    return "" if (library := _library(item)).name == TORCH else library.label
 
 
 def _library(item: pytest.Item) -> type[Implementation]:
@@ -179,11 +173,8 @@ def _library(item: pytest.Item) -> type[Implementation]:
 
 
 def tell_apart(items: Sequence[pytest.Item]) -> None:
-    """Give tests of one node id several, since all records of a test go by it, also pytest-benchmark's file.
-
-    pytest leaves out the file where its settings lie elsewhere: it is put back. Otherwise the second is ``test_x#2``.
-    An id that holds a test's whole data is cut in the middle.
-    """
+    """Give tests of one node id several, since all records go by it: pytest leaves out the file where its settings lie
+    elsewhere, and a second test is ``test_x#2``. An id that holds a test's whole data is cut in the middle."""
     fileless = [item for item in items if item.nodeid.startswith("::")]
     above = os.path.commonpath([item.path.parent for item in fileless]) if fileless else ""
     counts: Counter[str] = Counter()
@@ -239,13 +230,16 @@ def _plain_case(nodeid: str, given: Mapping[str, Any]) -> Case:
     return structs.replace(case, device=device, devices=(device,) if device else ())
 
 
-def combinations(markers: Markers, session: Session) -> list[tuple[str, tuple[str, ...]]]:
+Kit = tuple[str, tuple[str, ...]]
+
+
+def combinations(markers: Markers, session: Session) -> list[Kit]:
     """Return the values of :data:`PARAMETERS` with which a test is measured, each after the reason to skip it or an
     empty text; a single one, which is skipped, if the test has nothing of all that was asked for."""
     return [*_combinations(markers, session)] or [_nothing(markers, session)]
 
 
-def _combinations(markers: Markers, session: Session) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _combinations(markers: Markers, session: Session) -> Iterator[Kit]:
     caches = CACHES if session.settings.cache == "both" else (session.settings.cache,)
     for choice, dtype in itertools.product(_choices(markers, session), _dtypes(markers, session)):
         device = choice.device
@@ -279,11 +273,15 @@ def _choices(markers: Markers, session: Session) -> list[Choice]:
 
 def _implementations(markers: Markers, session: Session) -> list[str]:
     """Return the requested implementations that the test can use; by default its own."""
-    absent = {name: why for name in markers.implementations if (why := find_implementation(name).why_absent())}
+    absent = _absent(markers)
     if not session.choose_libraries():
         session.absent |= absent
     asked = session.choose_libraries() or markers.implementations
     return [name for name in markers.implementations if name in asked and name not in absent]
+
+
+def _absent(markers: Markers) -> dict[str, str]:
+    return {name: why for name in markers.implementations if (why := find_implementation(name).why_absent())}
 
 
 def _is_wanted(variant: str, choice: Choice, dtype: str, markers: Markers, session: Session) -> bool:
@@ -311,12 +309,11 @@ def _dtypes(markers: Markers, session: Session) -> list[str]:
     return [dtype for dtype in session.settings.dtypes if dtype in able or {*able} == {"float32", "tf32"}]
 
 
-def _nothing(markers: Markers, session: Session) -> tuple[str, tuple[str, ...]]:
-    absent = [text for name in markers.implementations if (text := find_implementation(name).why_absent())]
+def _nothing(markers: Markers, session: Session) -> Kit:
     if asked := [*session.settings.dtypes, *session.settings.variants, *session.settings.implementations]:
         reason = f"not for this workload: {', '.join(asked)}"
-    elif absent:
-        reason = "; ".join(absent)
+    elif absent := _absent(markers):
+        reason = "; ".join(absent.values())
     elif FULL_ONLY.issuperset(markers.variants) and session.settings.preset != "full":
         names, how = ", ".join(markers.variants), f"--preset full, or --variant {markers.variants[0]}"
         reason = f"only preset full measures {names} unless asked for: {how}"
@@ -334,14 +331,12 @@ def ident(values: Iterable[object]) -> str:
 def _readable(others: Mapping[str, Any], callspec: Any) -> dict[str, Scalar]:
     """Return parameters as JSON scalars that are the same in every process; an object is its part of pytest's id, where
     the id can be split, or its name."""
-    parts = str(callspec.id).split("-")[-len(others) :] if others else []
-    ours = ident(callspec.params.get(name, "") for name in _FIXTURES) if others else ""
-    ids = (
-        dict(zip(others, parts, strict=False))
-        if others and callspec.id == "-".join([ours] * bool(ours) + parts)
-        else {}
-    )
-    shown: dict[str, Scalar] = {}
+    shown, ids = dict[str, Scalar](), dict[str, str]()
+    if others:
+        parts = str(callspec.id).split("-")[-len(others) :]
+        ours = ident(callspec.params.get(name, "") for name in _FIXTURES)
+        if callspec.id == "-".join([ours] * bool(ours) + parts):
+            ids = dict(zip(others, parts, strict=False))
     for name, value in others.items():
         if isinstance(value, float) and not math.isfinite(value):
             shown[name] = str(value)

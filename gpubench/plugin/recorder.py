@@ -130,7 +130,7 @@ def end_test(session: Session, attempt: Attempt, item: Any, recorder: Any) -> li
 
 def ruined() -> str | None:
     """Return which device has become unusable after a case without a result, and why; every later case would fail."""
-    for device in in_use() if "torch" in sys.modules else ():
+    for device in in_use():
         if why := device.ruined():
             return f"{device} is unusable ({without_paths(why)[:LONGEST_REASON]})"
     return None
@@ -141,7 +141,7 @@ def free_memory() -> None:
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
-    for kind in {type(device) for device in (in_use() if "torch" in sys.modules else ())}:
+    for kind in {type(device) for device in in_use()}:
         kind.release_memory()
 
 

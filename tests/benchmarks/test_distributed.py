@@ -10,11 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import (
-    test_data_parallel as data_parallel,
-    test_distributed as suite,
-    training,
-)
+from benchmarks import test_data_parallel as data_parallel, test_distributed as suite, training
 from benchmarks.distributed import StagedTraining, Training
 from gpubench.devices import CPU
 from gpubench.errors import GpubenchError, Unmeasurable, WrongAnswer

@@ -54,7 +54,7 @@ def test_a_suite_of_others_imports_no_more_than_it_needs(pytester, call, unneede
         import sys
         def test_plain({"benchmark" if call else ""}):
             {call}
-            assert "gpubench.plugin.settings" in sys.modules
+            assert "gpubench.plugin.registration" in sys.modules
             assert not set({unneeded}) & sys.modules.keys()
     """)
     pytester.runpytest_subprocess("--benchmark-json=plain.json").assert_outcomes(passed=1)
