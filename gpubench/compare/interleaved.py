@@ -25,6 +25,7 @@ from ..runfile.naming import workload_of
 from ..runfile.quantities import counted
 from ..statistics import inference
 from ..supervise.interleave import Interleave, OutOfTime, SameCode, find_environment
+from ..supervise.process import on_signals
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
@@ -94,7 +95,12 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
         both = f"{args.base} and {args.new} are the same folder"
         raise SameCode(f"{both}: give one of them twice to see what this machine can detect in unchanged code")
     turns = Interleave(_empty_folder(args.output), before, after, pytest_options, TURN_DEADLINE_S, _say)
-    base, new = (described(side.paths, side.source) for side in (before, after))
+    with on_signals(turns.interrupt):
+        return _measured(args, terms, turns)
+
+
+def _measured(args: argparse.Namespace, terms: Terms, turns: Interleave) -> Comparison:
+    base, new = (described(side.paths, side.source) for side in (turns.base, turns.new))
     measuring = "" if args.paths else f"base measures {base}, new {new}; "
     _say(f"{measuring}starting: each side imports and collects its benchmarks first")
     turns.collect()

@@ -211,6 +211,9 @@ def doubts(base: Side, new: Side) -> list[str]:
         lines.append(f"presets differ: base {before}, new {after}; only benchmarks of both are compared")
     if tried := " and ".join(side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs)):
         lines.append(f"smoke runs prove nothing, they take too few rounds ({tried}): use --preset quick")
+    counts = len(base.runs), len(new.runs)
+    if counts[0] != counts[1] and _is_staged(base, new):
+        lines.append(f"half a pair: base has {counts[0]} results files, new {counts[1]}; --interleave was killed")
     for side in (base, new):
         slow, total = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)
         if slow:

@@ -224,10 +224,11 @@ def _explained(verdict: Verdict, evidence: Evidence, terms: Terms, level: float)
         advice += " or --interleave" * (not in_turn)
         return replace(verdict, why=why, advice=advice, need=Cause.HELD_UP.need)
     more = max(1, needed - runs)
-    where = "" if in_turn else " per side"
-    advice = f"about {counted(more, noun)}{where} would detect a change of {percent(terms.threshold)}"
+    head = f"about {counted(more, noun)}" if in_turn else f"use --interleave, or about {counted(more, noun)} per side"
+    advice = f"{head} would detect a change of {percent(terms.threshold)}"
     assumed = "" if evidence.changes else f" (assuming {percent(spread)} variation between processes)"
-    return replace(verdict, why=why, advice=advice + assumed, more=more, need=f"{noun}s")
+    need = "more pairs" if in_turn else "--interleave"
+    return replace(verdict, why=why, advice=advice + assumed, more=more, need=need)
 
 
 def _is_same(verdict: Verdict, terms: Terms) -> bool:

@@ -167,6 +167,12 @@ class Interleave:
     """When measuring ends, by the clock ``now``: no benchmark begins later."""
     _sides: dict[str, _Side] = field(default_factory=lambda: {"base": _Side(), "new": _Side()})
 
+    def interrupt(self, *_: Any) -> None:
+        """Handle a signal: begin no further process. Raises KeyboardInterrupt at the second one."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+
     @property
     def collected(self) -> dict[str, list[str]]:
         """Full names of the tests that each side would measure."""
@@ -265,6 +271,8 @@ class Interleave:
         return base, new
 
     def _turn(self, side: Environment, number: int, left_out: Sequence[str]) -> Any:
+        if self.interrupted:
+            return None
         folder = self.folder / "turns" / f"{number:03d}-{side.name}"
         with _refusing(side, folder):
             folder.mkdir(parents=True)
@@ -276,7 +284,7 @@ class Interleave:
                 raise OutOfTime
 
         supervisor = self._run(side, folder, [f"--deselect={name}" for name in left_out], note)
-        self.interrupted = supervisor.interrupted
+        self.interrupted |= supervisor.interrupted
         if self.interrupted:
             return None
         self._require_unchanged(side)
@@ -304,7 +312,8 @@ class Interleave:
             if not {"session", "end"} <= {event["event"] for event in supervisor.events}:  # one may be unreadable
                 log = folder / "run.log"
                 where = f": see {log}" if folder.is_relative_to(self.folder) else ""  # collecting has a temporary one
-                raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}{where}") from None
+                old = ": too old, install one version on both sides" * ("gpubench.supervise" in str(error))
+                raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}{old}{where}") from None
         except OSError as error:  # its folder or its Python has gone
             raise UsageError(f"{side.name}: {error.filename or ''}: {error.strerror or error}") from None
         return supervisor

@@ -150,7 +150,7 @@ def run_process(
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
         watch = _Watch(child, output, follower, deadline_s)
-        with _on_signals(watch.interrupt):
+        with on_signals(watch.interrupt):
             try:
                 alive = True
                 while alive:
@@ -312,7 +312,8 @@ def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
 
 
 @contextlib.contextmanager
-def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+def on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle SIGINT, SIGTERM and SIGHUP within this context."""
     names = ("SIGINT", "SIGTERM", "SIGHUP")  # no SIGHUP on Windows
     before = {number: signal.signal(number, handler) for name in names if (number := getattr(signal, name, None))}
     try:

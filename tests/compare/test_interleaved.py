@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from gpubench.compare.verdict import INCONCLUSIVE, Verdict, percent
 from gpubench.errors import UsageError
 from gpubench.runfile.runs import read
 from gpubench.statistics.intervals import Interval
-from gpubench.supervise.interleave import OutOfTime
+from gpubench.supervise.interleave import Interleave, OutOfTime
 
 NAMES = tuple(f"w.w{i}" for i in range(12))
 STARTING_S, BENCHMARK_S = 2.0, 0.3
@@ -44,7 +45,7 @@ class Machine:
         self.breaks_at: int | None = None
         self.libraries: list[str] = []
         self.apart = False  # whether the sides have no test in common
-        self.interrupted, self.interrupted_at = False, None
+        self.interrupted, self.interrupted_at, self.signalled_at = False, None, None
         self.measured: list[tuple[str, list[str]]] = []
         self.clock_s = 0.0
         self.turns = 0
@@ -52,6 +53,8 @@ class Machine:
     def __call__(self, folder: Path, base: Any, new: Any, *_how: Any) -> Machine:
         self.folder, self.base, self.new = folder, base, new
         return self
+
+    interrupt = Interleave.interrupt
 
     def now(self) -> float:
         return self.clock_s
@@ -90,7 +93,9 @@ class Machine:
             raise OutOfTime
         self.measured.append((stage, names))
         self.clock_s += self.pair_s(chosen)
-        self.interrupted = number == self.interrupted_at
+        if number == self.signalled_at:
+            signal.raise_signal(signal.SIGTERM)
+        self.interrupted |= number == self.interrupted_at
         if self.interrupted:
             return None
         sides = ("base", "new") if number % 2 == 0 else ("new", "base")
@@ -207,6 +212,12 @@ def test_comparing_the_files_again_says_the_same(compare, tmp_path: Path, capsys
     assert main(["compare", str(tmp_path / "out/base"), str(tmp_path / "out/new"), "--format=json"]) == code
     again = json.loads(capsys.readouterr().out)
     assert (again["cases"], again["pairs"]) == (document["cases"], document["pairs"])
+    max((tmp_path / "out/new").iterdir()).unlink()  # as if it had been killed while it wrote a pair
+    main(["compare", str(tmp_path / "out/base"), str(tmp_path / "out/new"), "--format=json"])
+    count = document["pairs"]
+    half = f"half a pair: base has {count} results files, new {count - 1}; --interleave was killed"
+    assert half in json.loads(capsys.readouterr().out)["notes"]
+    assert "holds an earlier comparison: choose another folder" in compare(Machine())[2]
 
 
 def test_a_side_compared_with_itself_says_what_this_machine_sees(compare, tmp_path: Path) -> None:
@@ -291,7 +302,7 @@ def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
     ("why", "without", "line", "alone"),
     [
         ("breaks_at", 2, "new: python can't measure; judged by the 2 complete pairs", "new: python can't measure"),
-        ("interrupted_at", 130, "2 pairs in 34 s", "gpubench: interrupted"),
+        *((how, 130, "2 pairs in 34 s", "gpubench: interrupted") for how in ("interrupted_at", "signalled_at")),
     ],
 )
 def test_what_ends_early_is_judged_by_its_complete_pairs(compare, why, without, line, alone) -> None:

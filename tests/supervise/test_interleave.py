@@ -43,6 +43,8 @@ class Fake:
     def measure(self) -> None:
         if self.interpreter.python == "broken":
             raise Unable(4, "No module named gpubench")
+        if self.interpreter.python == "older":
+            raise Unable(1, "exited with 1: older: No module named gpubench.supervise.child")
         if self.interpreter.python == "other":  # its session can't be read, its benchmark can
             self.events = records.begun_and_ended(0, "x.py::test_a", CASES["a"], 1e-3)
             raise Unable(-9, "its journal can't be read")
@@ -131,6 +133,8 @@ def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
     Fake.interrupt_at = 2
     assert turns.pair(0, "screen") is None
     assert turns.interrupted
+    assert turns.pair(1, "screen") is None  # as after a signal between two processes
+    assert Fake.ended == ["000-base", "000-new"]
     assert not (turns.folder / "base").exists()
 
 
@@ -149,6 +153,9 @@ def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
     with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench: see .*000-new/run.log"):
         turns.pair(0, "screen")
     with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench$"):
+        turns.collect()
+    turns.new = Environment("new", Interpreter("older"), ("x.py",))
+    with pytest.raises(UsageError, match=r"supervise\.child: too old, install one version on both sides$"):
         turns.collect()
     turns.new = Environment("new", Interpreter("other"), ("x.py",))
     with pytest.raises(UsageError, match=r"new: other can't measure: its journal can't be read$"):
