@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.distributed import Training
 from gpubench import devices
-from gpubench.measure import ceilings, disturbance
+from gpubench.measure import disturbance, probes
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.precision import apply, matmul_precision
@@ -203,7 +203,7 @@ def test_a_case_on_the_gpu_has_all_its_numbers(bench):
 
 def test_a_missing_wait_beats_every_ceiling(gpu):
     """A clock that doesn't wait reads the launch: far beyond what the card can do."""
-    found = ceilings.measure_ceilings({gpu: ["float32"]}, "quick")["cuda:0"]
+    found = probes.measure_ceilings({gpu: ["float32"]}, "quick")["cuda:0"]
     a = torch.randn(4096, 4096, device="cuda")
     a @ a
     gpu.synchronize()

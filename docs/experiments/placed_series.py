@@ -42,7 +42,7 @@ def products(a, count):
 def test_slowed(gpubench):
     gpubench(products, gpubench.randn(128, 128), int(os.environ["PRODUCTS"]))
 """
-UNPLACED = "from gpubench.measure import prepare\nprepare._why_unplaced = lambda *_: 'switched off'\n"
+UNPLACED = "from gpubench.measure import prepare\nprepare._place = lambda *_: None\n"
 
 
 def main() -> int:

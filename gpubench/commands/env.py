@@ -60,8 +60,8 @@ def main(args: argparse.Namespace) -> int:
 def _products_and_warnings(here: dict[str, Any], load: list[float] | None) -> tuple[_Ways, list[str]]:
     """Return the FLOP/s of the matrix products of all libraries, with the threads that a run gives them, unless the
     machine is busy, and warnings about the machine."""
-    from ..measure.ceilings import measure_products
     from ..measure.environment import load_of_own_cores, set_threads
+    from ..measure.probes import measure_products
 
     count, own = here["cpu"]["cores"], load_of_own_cores(load)
     if own and own > count / 2:

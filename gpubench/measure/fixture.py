@@ -1,31 +1,32 @@
-"""The ``gpubench`` fixture. A call is a :class:`~.plan.Plan`, which is prepared, timed, probed and recorded."""
+"""The ``gpubench`` fixture. A call is a :class:`~.prepare.Plan`, which is prepared, timed, probed and recorded as a
+:class:`~gpubench.runfile.schema.Measurement`."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
+import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from functools import partial
+from time import perf_counter
+from typing import Any
 
 from msgspec import convert, structs, to_builtins
 
-from ..devices import CPU, Device
+from ..devices import CPU, Device, SimulatedDevice, find_device
 from ..devices.implementations import TORCH, find_implementation
 from ..devices.lazy import np, torch
-from ..errors import GpubenchError, Unmeasurable, UsageError
+from ..errors import GpubenchError, Unmeasurable, UsageError, WrongAnswer
 from ..runfile.flags import Flag
-from ..runfile.schema import KEY, Case, Parallel, Work
-from . import disturbance
-from .budget import Preset
-from .clock import MIN_WAITS, DeviceClock
+from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Parallel, Process, Work
+from . import budget, calls, disturbance, environment, probes
+from .clock import MIN_WAITS, DeviceClock, repeat
 from .data import Data, pinned_copy
-from .plan import Declared, Plan, Prepared, Rounds
-from .precision import computing, matmul_precision, torch_dtype
-from .prepare import Preparation, plan_rounds
-from .probes import flush
-from .record import end_rounds, fields_of, precision_of, record, time_plainly
-from .rounds import Share, take_turns
+from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
+from .prepare import Declared, Plan, Preparation, Prepared, Rounds, plan_rounds
+from .rounds import Share, levelled, medians, place_of, take_turns
 from .session import Session
 from .state import untraced
 from .work import Request, declared, plain_number
@@ -33,23 +34,16 @@ from .work import Request, declared, plain_number
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
 outlive their case, and their memory would count as used by none, or by a later one."""
+MOST_REMEASURED = 3
+"""Most repetitions of the ceilings' measurement in a run."""
+MMAP_THRESHOLD, PAGE, FAULT_S = 1 << 17, 4096, 1e-6
+"""Bytes of a block above which a plain glibc returns it to the kernel, of a page, and most seconds of a page fault."""
+PLAIN_WARM_S, PLAIN_CALLS_S, PLAIN_SHARE, PLAIN_GLANCE_S = 0.2, 0.1, 0.1, 0.02
+"""Seconds of the first calls in a plain process, which aren't timed: its new threads may share a core at first, and
+calls then take a hundred times as long. Seconds of the timed calls, the least share of a call that page faults could
+take there, and the longest call of a glance: longer ones are networks, which the process would build anew."""
 UNDECLARED = Declared()
-
-
-class RoundKeeper(Protocol):
-    """Keeps a benchmark's rounds for the table and the results file; ``stats`` are their statistics, None before.
-    ``enabled``: whether anything is timed at all, unlike with ``--benchmark-disable``."""
-
-    enabled: bool
-    fullname: str
-    extra_info: dict[str, Any]
-
-    @property
-    def stats(self) -> Any:
-        """The statistics of the rounds that are kept; None before."""
-
-    def keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any], group: str) -> Any:
-        """Keep the seconds of rounds of so many calls, and return the result of a further ``call``."""
+_UNKNOWN = Work()
 
 
 class Gpubench:
@@ -65,13 +59,13 @@ class Gpubench:
     """
 
     def __init__(
-        self, session: Session, preset: Preset, case: Case, home: Device, benchmark: RoundKeeper,
+        self, session: Session, preset: budget.Preset, case: Case, home: Device, benchmark: Any,
         declared: Declared = UNDECLARED,
     ) -> None:  # fmt: skip
         if home.accelerator and case.implementation != TORCH:
             home.release_memory()
         # Before any data is made: memory in use by now isn't the case's.
-        empty_cache = flush(home) if case.cache == "cold" else None
+        empty_cache = probes.flush(home) if case.cache == "cold" else None
         home.settle()
         if (home.allocated_memory() or 0) > LEFT_BEHIND:
             gc.collect()
@@ -122,7 +116,7 @@ class Gpubench:
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
     def is_busy(self) -> bool:
-        """Return whether other programs used the cores when this process started, or have since the case began."""
+        """Whether other programs used the cores when this process started, or have since the case began."""
         return self._session.is_busy(self._begun)
 
     def declare(  # noqa: PLR0913 - what users write
@@ -211,8 +205,15 @@ class Gpubench:
 
     def finish(self, prepared: Prepared, share: Share) -> Any:
         """Check, probe and record a call whose rounds have been taken, and return its result."""
-        rounds = end_rounds(prepared, share, self._keep(share))
-        fields, result, again = fields_of(prepared, rounds), rounds.result, prepared.call.again
+        times, again = (share.times, share.calls) if self.enabled else ((), 1), prepared.call.again
+        result = self._benchmark.keep(*times, share.call_once, self.case.workload)
+        if share.places:
+            share.release()
+            result = share.call_once()  # the last round's may be of a copy
+        elif self.enabled and share.calls == 1:
+            result = share.result
+        rounds = _end_rounds(prepared, share, result)
+        fields = _fields_of(prepared, rounds)
         if again and fields.keys() & {"device_s", "device_reason"}:
             result = again()  # a replayed graph has overwritten that of the rounds
         fields["launches"] = bool(prepared.counted and prepared.counted.operations)
@@ -235,15 +236,6 @@ class Gpubench:
         request = dataclasses.replace(terms, function=fn, args=args, kwargs=kwargs)
         return Plan(request, self.case, *self._conditions)
 
-    def _keep(self, share: Share) -> Any:
-        """Keep the rounds that were taken, and return a result of after them."""
-        times, calls = (share.times, share.calls) if self.enabled else ((), 1)
-        last = self._benchmark.keep(times, calls, share.call_once, self.case.workload)
-        if share.places:
-            share.release()
-            return share.call_once()  # the last round's may be of a copy
-        return last if calls > 1 or not self.enabled else share.result
-
     def _record(self, rounds: Rounds, work: Work, **fields: Any) -> None:
         self._conditions = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         record(self._session, self._benchmark, self.case, self.clock.devices, rounds, work, **fields)
@@ -262,7 +254,7 @@ class Gpubench:
         self.called = True
         self.case = structs.replace(self.case, devices=fields.pop("devices"), threads=fields.pop("threads"))
         self._benchmark.keep(durations if self.enabled else (), iterations, lambda: None, self.case.workload)
-        self._record(rounds, work, precision=precision_of(self.home, self.case, self.declared), **fields)
+        self._record(rounds, work, precision=_precision_of(self.home, self.case, self.declared), **fields)
 
     def take_over(self, durations: Sequence[float], calls: int, record: dict[str, Any]) -> None:
         """Keep the seconds of rounds, of so many calls each, and the record that another session has written."""
@@ -270,3 +262,186 @@ class Gpubench:
         self._benchmark.keep(durations if self.enabled else (), calls, lambda: None, self.case.workload)
         self._benchmark.extra_info[KEY] = record
         self._session.raised += [(self.case, flag) for flag in convert(record["processes"][0]["flags"], list[Flag])]
+
+
+def _end_rounds(prepared: Prepared, share: Share, result: Any) -> Rounds:
+    """Return the rounds that were taken, with ``result`` of a call after them, which is checked too."""
+    plan, given = prepared.plan, prepared.given
+    for device in plan.clock.devices:
+        device.synchronize()
+    after = disturbance.read_counters(plan.clock.devices)  # before the check, during which an accelerator's clocks fall
+    changed = given.changed() if given else []
+    check = _check_last(prepared, result)
+    before = dataclasses.replace(prepared.before, clocks=share.clocks)
+    flags = () if plan.home.simulated else tuple(disturbance.disturbed(before, after))
+    flags = (*share.note(flags), *calls.altered([] if plan.declared.writing else changed))
+    blocks = tuple(share.blocks)
+    placed, spread = blocks if share.places else (), blocks if share.seconds else ()
+    return Rounds(flags, check, result, share.latency_s, share.cpu_s, placed, spread, share.unplaced)
+
+
+def _check_last(prepared: Prepared, result: Any) -> Check:
+    """Check a later result too, for a race or a stale cache. Another one may be right if the call draws random numbers,
+    or if its copy gives other results when it is repeated."""
+    plan, expected = prepared.plan, prepared.expected
+    if expected is None or prepared.call.again is None or not plan.times:
+        return prepared.check
+    reason = "the call draws random numbers" if expected.seen.random else ""
+    try:
+        if not reason:
+            expected.check_last(result)
+    except WrongAnswer:
+        reason = expected.why_another(partial(plan.copy, prepared.call))
+        if not reason:
+            raise
+    return structs.replace(prepared.check, reason=f"the first result alone: {reason}") if reason else prepared.check
+
+
+def _fields_of(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
+    """Return the fields of a measurement that aren't of its rounds; probes are made now, once in a run."""
+    plan, counted = prepared.plan, prepared.counted
+    fields: dict[str, Any] = {} if prepared.data_dtype is None else {"dtype": prepared.data_dtype}
+    if counted and counted.flops:
+        fields["convolution_share"] = counted.convolution_flops / counted.flops
+    fields |= {"first_call_s": prepared.first_s, "steps": plan.request.steps, "uncounted": prepared.uncounted or None}
+    fields |= {"memory_bytes": _memory(prepared), "precision": _precision_of(plan.home, prepared.case, plan.declared)}
+    return fields | _probe(prepared, rounds) if plan.times and plan.session.settings.first else fields
+
+
+def _precision_of(home: Device, case: Case, declared: Declared) -> dict[str, Any]:
+    """Return the precision in force."""
+    autocast = {"autocast": autocast_dtype(home)} if case.variant == "autocast" else {}
+    own = {"own_switches": True} if declared.own_switches and case.dtype == "tf32" else {}
+    return environment.switches() | {"tf32": case.dtype == "tf32"} | autocast | own
+
+
+def _probe(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
+    plan, again = prepared.plan, prepared.call.again
+    record: dict[str, Any] = {"plain_s": _plain_seconds(prepared)}
+    if len(plan.clock.devices) == 1:  # with several devices copying is the work itself
+        named = {name: value for name, value in prepared.call.kwargs.items() if name != "out"}
+        function, inputs = plan.request.function, (prepared.call.args, named)
+        if inputs_of := calls.attribute(calls.attribute(function, "__self__"), "inputs_of"):  # of a step, its batch
+            inputs = inputs_of(function.__name__)
+        record["transfer"] = None if inputs is None else probes.transfer(inputs, rounds.result, plan.home)
+    single = sum(used.accelerator for used in plan.clock.devices) < 2
+    if plan.home.accelerator:  # afterwards: calls of a compiled function write over its last result
+        record |= _device_time(prepared, single)
+    # Energy is counted over many calls in a row, whose cache is hot: a second for each call.
+    if plan.session.settings.preset == "full" and again and single and plan.flush is None:
+        record["energy_j"] = probes.energy(again, plan.home, plan.clock, prepared.call_s, budget.ENERGY_S)
+    return record
+
+
+def time_plainly(plan: Plan) -> Any:
+    """Time a few calls, and nothing else: no probe has raised the thresholds of glibc before. Return a result."""
+    args, kwargs = plan.request.arguments()
+    function = plan.library.prepared(apply(plan.case.variant, plan.request.function, plan.home), args, kwargs)
+    time_for = partial(repeat, lambda: function(*args, **kwargs), perf_counter, most=100_000)
+    time_for(least=1, seconds=PLAIN_WARM_S)
+    plan.session.plain_s = statistics.median(time_for(least=5, seconds=PLAIN_CALLS_S))
+    return function(*args, **kwargs)
+
+
+def _plain_seconds(prepared: Prepared) -> float | None:
+    """Return the seconds of a call in a process that returns freed memory, if its page faults can matter."""
+    plan, counted, process = prepared.plan, prepared.counted, prepared.plan.session.plain_process
+    if process is None or counted is None or not plan.repeats or plan.home.accelerator:
+        return None
+    if plan.preset.name == "glance" and prepared.call_s > PLAIN_GLANCE_S:
+        return None
+    made, faults_s = counted.memory_bytes - counted.input_bytes, counted.moved_bytes / PAGE * FAULT_S
+    if made < MMAP_THRESHOLD or faults_s < PLAIN_SHARE * prepared.call_s or prepared.case.variant != "eager":
+        return None
+    return process.seconds(plan.name, plan.session.use_threads())  # type: ignore[no-any-return]
+
+
+def _device_time(prepared: Prepared, single: bool) -> dict[str, Any]:
+    plan, again = prepared.plan, prepared.call.again
+    if isinstance(plan.home, SimulatedDevice):
+        return dict(zip(("device_s", "launch_s"), plan.home.modelled_s(prepared.call.function), strict=True))
+    if again is None:
+        return {"device_reason": "the case sets up before every call"}
+    if prepared.case.implementation != TORCH:
+        return {"device_reason": f"{plan.library.label} queues its work on a stream of its own"}
+    if not single:
+        return {"device_reason": "the call uses several devices"}
+    launches = prepared.counted.operations if prepared.counted else 1
+    return probes.device_time(again, plan.home, prepared.call_s, plan.flush, launches)._asdict()
+
+
+def _memory(prepared: Prepared) -> int | None:
+    """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,
+    which has no allocator that counts, from the call's tensors."""
+    plan, counted = prepared.plan, prepared.counted
+    if not plan.home.accelerator:
+        return counted.memory_bytes if counted else None
+    if prepared.peak_bytes is None or plan.held_bytes is None or prepared.case.implementation != TORCH:
+        return None  # another library has its own allocator
+    used, workspace = prepared.peak_bytes - plan.held_bytes, plan.home.workspace_bytes()
+    has_products = counted and (counted.flops or 0.0) > counted.convolution_flops
+    if counted and has_products:  # whose workspace is released after each, and no memory of the call's tensors
+        used = max(min(used, counted.memory_bytes), used - workspace)
+    return max(0, used)
+
+
+def record(
+    session: Session, benchmark: Any, case: Case, devices: Sequence[Device], rounds: Rounds, work: Work = _UNKNOWN,
+    *, launches: bool = False, **fields: Any,
+) -> None:  # fmt: skip
+    """Judge the rounds that pytest-benchmark keeps, and write the case's measurement beside them. ``devices`` were
+    waited for; ``launches``: whether a call is known to launch anything; ``fields`` were measured besides the
+    rounds."""
+    raised, stats, settings = [*rounds.flags], benchmark.stats, session.settings
+    wait_s, latency_s = sum(session.rates.wait_s(device) for device in devices), rounds.latency_s
+    if stats is not None:
+        times, calls = stats.stats, stats.iterations
+        if not times.min <= times.median <= times.max:
+            raise UsageError("its median is none of its times: a test has replaced what computes it")
+        if latency_s is None and calls == 1:
+            latency_s = times.median
+        if settings.flags_rounds:
+            blocks = rounds.placed or rounds.spread
+            level = levelled(times.data, blocks, int if rounds.spread else place_of) if blocks else times.data
+            raised += disturbance.noise_flags(level, without_torch=session.decide_torch())
+            raised += disturbance.too_short_flags(times.median * calls, times.median, wait_s)
+        if launches or work.flops or work.bytes:
+            share = fields.get("convolution_share") or 0.0
+            raised += implausible_flags(session, case, work, times.median, launches, share)
+        on_core = 0 < rounds.cpu_s < math.inf and not any(device.accelerator for device in devices)
+        process = Process(
+            settings.process, times.rounds, times.median, min(times.rounds, SAMPLES_KEPT), calls, times.iqr, latency_s,
+            tuple(raised), rounds.cpu_s if on_core else None, tuple(medians(times.data, rounds.placed)),
+            rounds.unplaced or None, tuple(medians(times.data, rounds.spread, int)),
+        )  # fmt: skip
+        fields["processes"] = (process,)
+    session.raised.extend((case, flag) for flag in raised)
+    fields |= {"work": work, "latency_s": latency_s, "check": rounds.check}
+    benchmark.extra_info[KEY] = Measurement(**structs.asdict(case) | fields).as_dict()
+
+
+def implausible_flags(
+    session: Session, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
+) -> list[Flag]:
+    """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
+    ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs. A CPU isn't judged
+    where the thread canary was slow, because its ceilings are then too low themselves."""
+    chosen = find_device(case.device).device
+    used = [each.accelerator for name in case.devices if (each := find_device(name).device)]
+    if not (session.settings.flags_rounds and session.times) or sum(used) > 1:
+        return []  # ceilings are those of one device
+    if not any(used) and any(disturbance.slow_threads(session.check_machine().canary)):
+        return []
+    dtype = computed_dtype(case, chosen) if chosen else case.dtype
+    terms = launches and case.implementation == TORCH, convolutions, len({*used}) > 1
+    session.measure_ceilings()
+    if (known := session.ceilings.get(case.device)) is None:
+        return []
+    flags = list(disturbance.impossible(work, seconds, dtype, known, *terms))
+    if flags and chosen and session.remeasured < MOST_REMEASURED:
+        session.remeasured += 1
+        # Products of this dtype alone: others take half a dozen seconds each where a CPU emulates them.
+        again = probes.measure_ceilings({chosen: known.throughput.keys() & {dtype}}, session.settings.effort)
+        session.ceilings[case.device] = known = known.raised(again.get(case.device, known))
+        flags = list(disturbance.impossible(work, seconds, dtype, known, *terms))
+    return flags

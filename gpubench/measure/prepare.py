@@ -1,13 +1,17 @@
-"""The preparation of a planned call: its devices and dtype, its first call and check, its work, and the warm-up."""
+"""The preparation of a call: its devices and dtype, its first call and check, its work, the warm-up and the plan of its
+rounds. A call passes as frozen values: :class:`Plan`, :class:`Prepared`, :class:`Rounds`, and the results file's
+:class:`~gpubench.runfile.schema.Measurement`."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,20 +19,23 @@ from msgspec import structs
 
 from ..devices import CPU, Device, SimulatedDevice, find_device
 from ..devices.cpu import cache_sizes
+from ..devices.implementations import TORCH, Implementation
 from ..devices.lazy import torch
 from ..errors import Unmeasurable, UsageError, WrongAnswer
+from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
-from ..runfile.schema import Check
+from ..runfile.schema import Case, Check, Work
 from . import budget, calls, disturbance, environment
-from .clock import settle_clocks, warm_up
-from .copies import CallCopy, Uncopyable, copy_call, restored_random_streams
+from .clock import DeviceClock, settle_clocks, warm_up
+from .copies import CallCopy, copy_call, restored_random_streams
 from .data import dtypes_of, is_lazy, poison, tensors, uncompiled
-from .plan import Plan, Prepared
 from .precision import apply, computed_dtype, computing, pass_on_broad_switch
 from .probes import latency
+from .reducers import Uncopyable
 from .rounds import PLACEMENTS, ROUNDS_EACH, Bound, Share
+from .session import Session
 from .verify import FIRST, Reference, coarsest, prepare_reference, too_long, unchecked
-from .work import Call, Counted, agree, count, count_real, observe
+from .work import Call, Counted, Request, agree, count, count_real, observe
 
 _FALLBACK = re.compile("fall(ing)? ?back (to run on|from XPU to|to) (the )?CPU", re.IGNORECASE)
 """How torch says that it computes an operator of an accelerator on the CPU."""
@@ -41,6 +48,128 @@ LONG_CALL = 0.01
 _USUAL_CACHE, _COPYING_SHARE = 32 << 20, 0.25
 """Bytes of the last cache where the system doesn't tell them, as in some containers; and most time of making copies, as
 a share of the time of the rounds and the warm-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The test's declarations: whether it names its dtypes, whether its call writes into its arguments, whether it is
+    measured with the program's own switches of float32 products, and whether garbage is collected within a round."""
+
+    dtype: bool = False
+    writing: bool = False
+    own_switches: bool = False
+    collects: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A call before anything is done: ``request`` in the conditions of ``case`` on ``home``, for as long as ``preset``
+    allows. ``begun`` and ``held_bytes`` are the machine's counters and the device's allocated bytes before the data
+    were made. ``flush`` empties the caches before a round. ``times``: whether anything is timed. ``data_dtype``: the
+    dtype of the data if the call computes in another one. ``name`` is the benchmark's full name."""
+
+    request: Request
+    case: Case
+    home: Device
+    preset: budget.Preset
+    session: Session
+    library: Implementation
+    clock: DeviceClock
+    begun: disturbance.Counters
+    name: str
+    declared: Declared
+    flush: Callable[[], Any] | None
+    held_bytes: int | None
+    data_dtype: str | None
+    times: bool
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """Equal for cases that differ only in size: checking one of them is nearly as good as checking all."""
+        case = self.case
+        return case.workload, case.device, case.dtype, case.implementation, case.variant
+
+    @property
+    def check_s(self) -> float:
+        """The seconds that a reference may take."""
+        return self.preset.check * (1 if self.family in self.session.checked else FIRST)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the work of a call is counted: once, by the first process of a run."""
+        return (self.session.settings.first or self.home.simulated) and self.case.implementation == TORCH
+
+    @property
+    def repeats(self) -> bool:
+        """Whether calls follow one another with nothing between them: no setup, and no flush of a cold cache."""
+        return self.request.setup is None and self.flush is None
+
+    @property
+    def spreads(self) -> bool:
+        """Whether the rounds are spread over a longer time: those of a single expression, and on a CPU."""
+        settings, on_cpu = self.session.settings, sum(case.device == "cpu" for case in self.session.collected)
+        single = settings.brief and settings.processes == on_cpu == 1 and self.home == CPU
+        return single and settings.max_time is None and settings.flags_rounds
+
+    def is_busy(self) -> bool:
+        """Return whether other programs used the cores when this process started, or have since the case began."""
+        return self.session.is_busy(self.begun)
+
+    def copy(self, call: Call) -> CallCopy:
+        """Return a copy of the call, of at most a quarter of the free memory. Raises :class:`.Uncopyable`."""
+        free = [memory.free for device in {self.home, CPU} if (memory := device.memory())]
+        limit = min(free) // 4 if free else None
+        return copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
+
+    def next_call(self, call: Call) -> Bound:
+        """Prepare a round, untimed, by the test's setup and the flush; return its call."""
+        args, kwargs = (call.args, call.kwargs) if self.request.setup is None else self.request.arguments()
+        if self.flush is not None:
+            self.flush()
+        return call.function, args, kwargs
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call that is checked and warm: its ``case`` is final.
+
+    ``work`` is declared and counted; ``uncounted`` is the reason why it couldn't be counted. ``given`` holds the inputs
+    as they were before the first call, which took ``first_s`` (compiling included); ``expected`` is the reference that
+    its result passed. ``call_s`` and ``round_s``: seconds of a warm call, and of a round of one call with its setup;
+    ``before``: the machine's counters before them.
+    """
+
+    plan: Plan
+    call: Call
+    case: Case
+    data_dtype: str | None
+    work: Work
+    counted: Counted | None
+    uncounted: str
+    check: Check
+    expected: Reference | None
+    given: calls.Given | None
+    before: disturbance.Counters
+    first_s: float
+    call_s: float
+    round_s: float
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The rounds of a call: ``result`` is that of a call after them; ``check`` is that of the first result and a later
+    one. ``placed`` and ``spread`` are the numbers of rounds of each block, at placements and over time; ``unplaced`` is
+    the reason for a single placement. ``latency_s`` and ``cpu_s`` are seconds of one call."""
+
+    flags: tuple[Flag, ...] = ()
+    check: Check | None = None
+    result: Any = None
+    latency_s: float | None = None
+    cpu_s: float = math.inf
+    placed: tuple[int, ...] = ()
+    spread: tuple[int, ...] = ()
+    unplaced: str = ""
 
 
 class Preparation:
@@ -130,18 +259,13 @@ class Preparation:
         self.case = structs.replace(self.case, devices=tuple(sorted({str(device) for device in clock.devices})))
 
     def _reference(self, call: Call) -> Reference | Check:
-        plan = self.plan
+        plan, precision = self.plan, computed_dtype(self.case, self.plan.home)
         if not plan.session.settings.first:
             return unchecked("checked by the run's first process")
-        precision, estimate = computed_dtype(self.case, plan.home), plan.session.rates.estimate
         found = dtypes_of((call.request.function, call.args, dict(call.kwargs)))
         precision = coarsest({precision, coarsest(found) or precision}, precision)
         exact = not plan.home.accelerator and self.case.variant != "autocast"
-        return prepare_reference(call, precision, self._reference_limit_s, estimate, plan.library, exact=exact)
-
-    @property
-    def _reference_limit_s(self) -> float:
-        return self.plan.preset.check * (1 if self.plan.family in self.plan.session.checked else FIRST)
+        return prepare_reference(call, precision, plan.check_s, plan.session.rates.estimate, plan.library, exact=exact)
 
     def _first_call(self, call: Call, given: calls.Given | None, estimated_s: float | None) -> tuple[Any, float]:
         """Make the first call, and return its result and its seconds; count the work of a copy."""
@@ -170,7 +294,7 @@ class Preparation:
         """Return the reference unless it may take too long by the call's work, or where that is unknown by its first
         call. One that took long may have compiled or loaded kernels, so that a copy is timed: a second call would
         change what the test's own reference looks at."""
-        expected.flops, limit_s = self._work.flops, self._reference_limit_s
+        expected.flops, limit_s = self._work.flops, self.plan.check_s
         least, _ = self.plan.session.rates.estimate(self._work, CPU, "float64")
         if least is not None:
             return expected if 2 * least <= limit_s else too_long(first_s)
@@ -291,7 +415,14 @@ def _place(prepared: Prepared, share: Share) -> None:
     plan, call = prepared.plan, prepared.call
     if plan.home.accelerator or plan.home.simulated or len(plan.clock.devices) > 1:
         return
-    share.unplaced = _why_unplaced(prepared, share.rounds)
+    if prepared.case.variant not in ("eager", "autocast"):
+        share.unplaced = f"it is run as {prepared.case.variant}"
+    elif call.again is None or plan.flush is not None or plan.declared.writing:
+        share.unplaced = "its data are prepared for each round, or overwritten"
+    elif prepared.given and prepared.given.changed():
+        share.unplaced = "the call changes what it uses"
+    elif share.rounds < ROUNDS_EACH * PLACEMENTS:
+        share.unplaced = "it has few rounds"
     memory, limit = plan.home.memory(), 2 * ([*(cache_sizes() or {}).values()] or [_USUAL_CACHE])[-1]
     limit = min(limit, memory.free // 16) if memory else limit
     end_s = plan.clock.now() + _COPYING_SHARE * (plan.preset.max_time + plan.preset.warmup)
@@ -311,18 +442,6 @@ def _place(prepared: Prepared, share: Share) -> None:
     if share.unplaced:
         share.release()
         share.places.clear()
-
-
-def _why_unplaced(prepared: Prepared, rounds: int) -> str:
-    """Return why no copies of the call take rounds; empty if they may."""
-    plan, call = prepared.plan, prepared.call
-    if prepared.case.variant not in ("eager", "autocast"):
-        return f"it is run as {prepared.case.variant}"
-    if call.again is None or plan.flush is not None or plan.declared.writing:
-        return "its data are prepared for each round, or overwritten"
-    if prepared.given and prepared.given.changed():
-        return "the call changes what it uses"
-    return "" if rounds >= ROUNDS_EACH * PLACEMENTS else "it has few rounds"
 
 
 @contextmanager

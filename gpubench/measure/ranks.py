@@ -28,8 +28,8 @@ from ..runfile.schema import Check
 from . import budget, disturbance
 from .clock import DeviceClock, settle_clocks
 from .data import shortage
-from .plan import Rounds
 from .precision import matmul_precision
+from .prepare import Rounds
 from .rounds import Bound, Share, take_turns
 from .work import Request
 

@@ -18,7 +18,7 @@ from ..devices.lazy import torch
 from ..errors import UsageError
 from ..runfile.flags import CONTENDED, Flag
 from ..runfile.schema import Case, Ceilings
-from . import ceilings, disturbance, environment
+from . import disturbance, environment, probes
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, RANKS_START_S, Preset, Rates
 from .precision import computed_dtype, computing, matmul_precision
 
@@ -179,7 +179,7 @@ class Session:
             if "float32" in dtypes and device.accelerator and not device.lacks("tf32"):
                 dtypes.add("tf32")
         self.use_threads()
-        self.peaks = ceilings.measure_ceilings(wanted, self.settings.effort)
+        self.peaks = probes.measure_ceilings(wanted, self.settings.effort)
 
     @property
     def ceilings(self) -> dict[str, Ceilings]:

@@ -25,7 +25,7 @@ from ..measure.copies import CallCopy
 from ..measure.data import MEMORY_SHARE
 from ..measure.expression import advising, bound_call, difference_of
 from ..measure.fixture import Gpubench
-from ..measure.plan import Declared
+from ..measure.prepare import Declared
 from ..measure.rounds import Bound, take_turns
 from ..measure.session import Mode, Session, Settings
 from ..measure.source import Timing, on_numpy

@@ -76,7 +76,7 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
     """Return the fixture, which times by the clock of the case's device. Raises :class:`Unmeasurable` if the device has
     disappeared since collection."""
     from ..measure.fixture import Gpubench
-    from ..measure.plan import Declared
+    from ..measure.prepare import Declared
 
     choice = find_device(case.device)
     if (device := choice.device) is None:
@@ -132,8 +132,8 @@ class Plain:
     def record(self, case: Case) -> Case:
         """Record the benchmark, if it was timed, and return the case with its device: of a parameter or a fixture, else
         the accelerators on which it has allocated memory, else unknown."""
-        from ..measure.plan import Rounds
-        from ..measure.record import record
+        from ..measure.fixture import record
+        from ..measure.prepare import Rounds
 
         if self._benchmark.stats is None:
             return case

@@ -84,7 +84,7 @@ def shown(monkeypatch, capsys):
         four = {**real, "cpu": {**real["cpu"], "cores": 4}}
         monkeypatch.setattr(environment, "machine", lambda: four)
         monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-        monkeypatch.setattr("gpubench.measure.ceilings.measure_products", lambda _: PRODUCTS)
+        monkeypatch.setattr("gpubench.measure.probes.measure_products", lambda _: PRODUCTS)
         monkeypatch.setenv("COLUMNS", "80")
         assert env.main(argparse.Namespace(verbose=verbose)) == 0
         return " ".join(capsys.readouterr().out.split())

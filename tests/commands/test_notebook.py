@@ -13,7 +13,7 @@ import gpubench
 from gpubench.commands import notebook
 from gpubench.commands.notebook import magic
 from gpubench.errors import UsageError
-from gpubench.measure import ceilings, disturbance
+from gpubench.measure import disturbance, probes
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
@@ -29,7 +29,7 @@ def measured(*expressions, options="", **names):
 @pytest.fixture(autouse=True)
 def _rough_peaks(monkeypatch):
     """Peaks are measured in no time, and mean nothing."""
-    monkeypatch.setitem(ceilings.EFFORTS, "brief", ceilings.EFFORTS["smoke"])
+    monkeypatch.setitem(probes.EFFORTS, "brief", probes.EFFORTS["smoke"])
 
 
 def rows(results):

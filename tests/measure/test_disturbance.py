@@ -13,9 +13,9 @@ import torch
 from scipy import stats as scipy_stats
 
 from gpubench.devices.virtual import VirtualDevice
-from gpubench.measure import ceilings, disturbance
+from gpubench.measure import disturbance, probes
 from gpubench.measure.disturbance import canary
-from gpubench.measure.record import MOST_REMEASURED, implausible_flags
+from gpubench.measure.fixture import MOST_REMEASURED, implausible_flags
 from gpubench.measure.session import Session, Settings
 from gpubench.runfile.flags import ADVICE
 from gpubench.runfile.schema import Bandwidth, CanaryTimes, Case, Ceilings, Work
@@ -217,7 +217,7 @@ def raised(ran):
 
 
 def test_a_missing_wait_is_implausible(bench, monkeypatch):
-    monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, preset: {"cpu": CEILINGS})
+    monkeypatch.setattr(probes, "measure_ceilings", lambda wanted, preset: {"cpu": CEILINGS})
     seen = raised(bench(NO_WAIT, "--gpubench-threads=1", usual=[JSON]))
     assert "times the measured peak (float32 matmul)" in seen["implausible"]
 

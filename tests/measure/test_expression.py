@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.measure import ceilings
+from gpubench.measure import probes
 from gpubench.measure.data import dtypes_of
 from gpubench.measure.expression import difference_of, function_of
-from gpubench.measure.record import implausible_flags
+from gpubench.measure.fixture import implausible_flags
 from gpubench.measure.session import Session, Settings
 from gpubench.measure.source import expressions, hints, names_in, parse
 from gpubench.runfile.schema import Case, Ceilings, Work
@@ -174,7 +174,7 @@ def test_dtypes_are_those_of_tensors_arrays_and_networks():
 def test_what_launches_nothing_is_not_implausible(monkeypatch):
     session = Session(Settings())
     vars(session).update(peaks={"cpu": Ceilings(launch_floor_s=1e-3)}, self_check=SimpleNamespace(canary=None))
-    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
+    monkeypatch.setattr(probes, "measure_ceilings", lambda *_: {})
     case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
     for launches, names in ((False, []), (True, ["implausible"])):
         assert [flag.name for flag in implausible_flags(session, case, Work(), 1e-6, launches)] == names

@@ -13,7 +13,7 @@ import pytest
 import gpubench
 from gpubench.commands.time import _times_alone
 from gpubench.devices.virtual import VirtualMachine
-from gpubench.measure import budget, ceilings, rounds as measured_rounds
+from gpubench.measure import budget, probes, rounds as measured_rounds
 from gpubench.measure.rounds import (
     MOST_BLOCKS,
     PLACEMENTS,
@@ -232,7 +232,7 @@ def test_the_range_of_a_single_expression_holds_the_time_of_other_runs(place_sd,
 
 def test_a_single_expression_is_spread_over_blocks_and_several_are_not(monkeypatch):
     monkeypatch.setattr(budget, "SPREAD_S", 0.1)
-    monkeypatch.setitem(ceilings.EFFORTS, "brief", ceilings.EFFORTS["smoke"])
+    monkeypatch.setitem(probes.EFFORTS, "brief", probes.EFFORTS["smoke"])
     counts = []
     for texts in (["a @ a"], ["a @ a", "a.sum()"]):
         row = gpubench.time(texts, setup="a = randn(64, 64)", devices="cpu", threads=1).study.measured[0]

@@ -320,7 +320,7 @@ def chosen(x, wrong):
         time.sleep(0.6)
     return x[:32].sum() * (1 + wrong * (x.dtype == torch.float32))
 @pytest.fixture
-def limited(monkeypatch): monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
+def limited(monkeypatch): monkeypatch.setattr("gpubench.measure.prepare.Plan.check_s", 1.0)
 def test_slow_first(gpubench, limited): gpubench(chosen, gpubench.randn(64), 0.0)
 def test_wrong_slow_first(gpubench, limited): gpubench(chosen, gpubench.randn(64), 0.01)
 def test_slow_step(gpubench, limited):

@@ -10,7 +10,7 @@ import torch
 
 from gpubench.devices import base
 from gpubench.devices.virtual import VirtualDevice, VirtualMachine
-from gpubench.measure import ceilings
+from gpubench.measure import probes
 from gpubench.measure.session import Mode, Session, Settings
 from gpubench.measure.source import Timing, expressions
 from gpubench.plugin.expressions import Expressions
@@ -92,7 +92,7 @@ def test_expressions_of_one_size_follow_each_other_in_either_order(machine, even
 
 @pytest.mark.parametrize(("text", "status"), [("-x", "ok"), ("x @ x", "error")])
 def test_an_expression_that_fails_is_not_kept_waiting_for_measured_peaks(events, monkeypatch, text, status):
-    monkeypatch.setitem(ceilings.EFFORTS, "brief", ceilings.EFFORTS["smoke"])
+    monkeypatch.setitem(probes.EFFORTS, "brief", probes.EFFORTS["smoke"])
     found = events(expressions([text], "x = randn(2, 3)"), "cpu", ceilings=True)
     assert [event["status"] for event in ends(found)] == [status]
     assert bool(assemble(found)["gpubench"]["ceilings"]) == (status == "ok")
