@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import ScaledTranslation
 
 from ...runfile.quantities import shorten
 from ..number import PERCENT, SECONDS, size_label, size_text
-from .page import MARGIN, NORMAL, PAGE_WIDTH, PX, SMALL, TINY, Key, Page, log_axis, size_axis, spread, text_width
+from .page import NORMAL, PAGE_WIDTH, PX, SMALL, TINY, Key, Page, log_ticks, set_ticks, size_ticks, spread, text_width
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
 """Pixels of a row of panels, by the number of rows."""
 _AXIS = 52.0
-"""Pixels of a panel's title, ticks and the name of its sizes."""
+"""Pixels above and below the rows: the words of the axis."""
 _WORD = 14.0
 """Pixels between labels at the ends of lines, and of the line below a panel's title."""
 _BEYOND = 10.0
@@ -56,8 +55,7 @@ class Mark(NamedTuple):
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(NamedTuple):
     """A line and its looks; ``label`` stands at its end. A dashed one has no bars at its points and no hollow
     points."""
 
@@ -77,9 +75,13 @@ class Curve:
         """Whether the largest size isn't drawn."""
         return math.isnan(self.dots[-1].y)
 
+    @property
+    def type(self) -> tuple[float, bool]:
+        """The size of the label's type, and whether it is bold."""
+        return TINY if self.dashed else SMALL, not (self.dashed or self.cut)
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+
+class Panel(NamedTuple):
     """Curves over one size, whose parameter ``size`` names."""
 
     title: str
@@ -114,11 +116,22 @@ class LinePanels:
         limits = [self._limits(panel) for panel in self.panels]
         widest = min(low for low, _ in limits), max(high for _, high in limits)
         shared = widest[1] <= widest[0] * 10**_TOGETHER
-        every = page.panels(len(self.panels), sharey=shared)
-        for panel, axes, ends in zip(self.panels, every, limits, strict=True):
-            self._draw_panel(page, axes, panel, widest if shared else ends)
-        for axes in every[::2]:
-            axes.set_ylabel({"": "speedup", SECONDS: "time per call"}.get(self.unit, self.unit))
+        limits = [widest] * len(limits) if shared else limits
+        ticks = [log_ticks(*ends, self.unit, 6 if len(limits) < 5 else 4) for ends in limits]
+        left = 12 + max(text_width(words, TINY) for labels in ticks for words in labels.values())
+        curves = [curve for panel in self.panels for curve in panel.curves]
+        right = 12 + max(text_width(curve.label, *curve.type) for curve in curves)
+        crossed = any(panel.crossings for panel in self.panels)
+        above = 10 + 15 * any(panel.title for panel in self.panels) + _WORD * crossed
+        lefts = [left + 18, 14 if shared else left][: len(limits)]
+        every = page.panels(len(limits), lefts, right, above, below=40)
+        for i, (panel, axes, ends, labels) in enumerate(zip(self.panels, every, limits, ticks, strict=True)):
+            if i % 2 == 0:
+                axes.set_ylabel({"": "speedup", SECONDS: "time per call"}.get(self.unit, self.unit))
+            axes.set_title(panel.title, pad=5 + _WORD * PX * crossed)
+            axes.tick_params("y", labelleft=i % 2 == 0 or not shared)
+            self._draw_panel(page, axes, panel, ends)
+            set_ticks(axes.yaxis, labels)
 
     def _limits(self, panel: Panel) -> Ends:
         """Return the limits of the values: of a ratio a sixth of the axis or more is below 1×, where words stand."""
@@ -130,19 +143,14 @@ class LinePanels:
         return (min(low, high**-0.2), high) if self.slower else (low, high)
 
     def _draw_panel(self, page: Page, axes: Axes, panel: Panel, limits: Ends) -> None:
-        columns, rows = min(len(self.panels), 2), math.ceil(len(self.panels) / 2)
         sizes = [point.x for curve in panel.curves for point in curve.points]
         ends = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
         xlim = _padded([*sizes, *ends], (), (), 0.04, 2.0)
         axes.set(xscale="log", yscale="log", xlim=xlim, ylim=limits, xlabel=size_label(panel.size))
-        labels = max(text_width(curve.label, TINY) for curve in panel.curves)
-        width = (PAGE_WIDTH - 2 * MARGIN) / columns - 80 - labels
-        size_axis(axes.xaxis, sizes, panel.size, width)
-        log_axis(axes.yaxis, *limits, self.unit, 6 if rows < 3 else 4)
+        box = axes.get_position()
+        width, height = box.width * PAGE_WIDTH, box.height * page.height
+        set_ticks(axes.xaxis, size_ticks(sizes, panel.size, width))
         axes.grid(True, axis="y")
-        below = ScaledTranslation(0, -22 * PX / 72, page.canvas.dpi_scale_trans)
-        axes.xaxis.set_label_coords(0.5, 0, axes.transAxes + below)  # not sought anew in each layout
-        axes.set_title(panel.title, pad=5 + _WORD * PX * any(each.crossings for each in self.panels))
         page.note(axes, panel.crossings, (0, 1), (0, 5), xycoords="axes fraction", color=page.ink(panel.curves[0].role))
         if self.slower:
             axes.axhspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
@@ -153,7 +161,13 @@ class LinePanels:
             page.note(axes, words, (0.98, 0), (0, 2), xycoords="axes fraction", ha="right", zorder=1.5, style="italic")
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, panel.size)
-        _label_ends(page, axes, panel.curves, self.height / rows - _AXIS)
+        low, span = limits[0], math.log(limits[1] / limits[0])
+        places = [math.log(curve.points[-1].y / low) / span * height for curve in panel.curves]
+        for curve, place in zip(panel.curves, spread(places, _WORD, 4, height - 4), strict=True):
+            size, bold = curve.type
+            looks = {"fontsize": size * PX, "fontweight": "bold" if bold else "normal", "va": "center", "zorder": 7}
+            at, ink = (1, place / height), page.ink(curve.role)
+            page.add(page.note(axes, curve.label, at, (3, 0), xycoords="axes fraction", color=ink, **looks), curve.role)
 
 
 def _padded(values: Sequence[float], ends: Sequence[float], more: Sequence[float], share: float, least: float) -> Ends:
@@ -204,19 +218,7 @@ def _draw_interval(
             page.line(axes, [place], role, marker=marker, markersize=9, markeredgewidth=0, alpha=0.6, zorder=3)
 
 
-def _label_ends(page: Page, axes: Axes, curves: Sequence[Curve], height: float) -> None:
-    """Write the last values at the right, moved apart."""
-    scale = axes.transData + axes.transAxes.inverted()
-    ends = [float(scale.transform((curve.points[-1].x, curve.points[-1].y))[1]) * height for curve in curves]
-    for curve, place in zip(curves, spread(ends, _WORD, 4, height - 4), strict=True):
-        size, weight = (TINY if curve.dashed else SMALL, "normal" if curve.dashed or curve.cut else "bold")
-        looks: dict[str, Any] = {"fontsize": size * PX, "fontweight": weight, "color": page.ink(curve.role)}
-        label = axes.text(1.01, place / height, curve.label, transform=axes.transAxes, va="center", zorder=7, **looks)
-        page.add(label, curve.role)
-
-
-@dataclass(frozen=True, slots=True)
-class RowMark:
+class RowMark(NamedTuple):
     """A value with its interval, and a ``second`` on the same line: the value with copies, or the ideal share. No
     ``value``: the end nearest to 1 of the interval is the limit; a ``modelled`` one is its bar alone."""
 
@@ -267,9 +269,7 @@ class NamedRows:
         return max(_ROW, _MARK * max(len(row.marks) for row in self.entries) + 6)
 
     def draw(self, page: Page) -> None:
-        """Draw names and values as two columns of tick labels, headings in bold, and a mark for each value."""
-        (axes,) = page.panels(1)
-        axes.set_ylim(self.height - _AXIS, 0)
+        """Draw names and values as two columns left of the axis, headings in bold, and a mark for each value."""
         names: list[tuple[float, str, str]] = []
         marks: list[tuple[float, RowMark]] = []
         y, group = 0.0, ""
@@ -282,21 +282,17 @@ class NamedRows:
             names.append((middle, shorten(entry.name, _LONGEST_NAME), "normal"))
             marks += [(middle + (i - (len(entry.marks) - 1) / 2) * _MARK, mark) for i, mark in enumerate(entry.marks)]
             y += self._pitch
-        wide = max(text_width(mark.words, SMALL * 1.12) for _, mark in marks) + 16
-        wide += max(text_width(words, NORMAL) for _, words, _ in names)
-        axes.yaxis.remove_overlapping_locs = False  # type: ignore[attr-defined]
-        axes.set_yticks([at for at, *_ in names], [words for _, words, _ in names])
-        axes.set_yticks([at for at, _ in marks], [mark.words for _, mark in marks], minor=True)
-        ink = page.ink("text")
-        axes.tick_params("y", which="major", pad=wide * PX, labelsize=NORMAL * PX, labelcolor=ink)
-        axes.tick_params("y", which="minor", pad=6, labelsize=SMALL * PX, labelcolor=ink)
-        weights = [*(weight for *_, weight in names), *["bold"] * len(marks)]
-        for label, weight in zip(axes.get_yticklabels(which="both"), weights, strict=True):
-            label.set_fontweight(weight)
-        for label in axes.get_yticklabels():
-            label.set_horizontalalignment("left")
+        left = 24 + max(text_width(mark.words, SMALL, bold=True) for _, mark in marks)
+        left += max(text_width(words, NORMAL, weight == "bold") for _, words, weight in names)
+        (axes,) = page.panels(1, [left])
+        axes.set(ylim=(y, 0), yticks=())
+        beside: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "va": "center", "color": page.ink("text")}
+        for at, words, weight in names:
+            page.note(axes, words, (0, at), (-left * PX, 0), fontsize=NORMAL * PX, fontweight=weight, **beside)
         limits = self._scale(page, axes, [mark for _, mark in marks])
         for at, mark in marks:
+            looks = {"fontsize": SMALL * PX, "fontweight": "bold", "ha": "right", **beside}
+            page.note(axes, mark.words, (0, at), (-6, 0), **looks)
             self._draw_mark(page, axes, mark, at, limits)
 
     def _scale(self, page: Page, axes: Axes, marks: Sequence[RowMark]) -> Ends:
@@ -311,7 +307,7 @@ class NamedRows:
             return 0, high
         limits = _padded(values, [end for mark in marks for end in mark.ends], [1.0] * bool(self.sides), 0.04, 2.0)
         axes.set(xscale="log", xlim=limits)
-        log_axis(axes.xaxis, *limits, self.unit, 5)
+        set_ticks(axes.xaxis, log_ticks(*limits, self.unit, 5))
         if self.sides:
             axes.axvspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
             axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"), solid_capstyle="butt")
@@ -325,9 +321,8 @@ class NamedRows:
         if share and mark.value is not None:
             (bar,) = axes.barh([y], [mark.value], height=12, color=page.ink(mark.role), zorder=3)
             page.add(bar, mark.role, title)
-            page.line(
-                axes, [(min(end, limits[1]), y) for end in ends or [mark.value]], mark.role, linewidth=1.2, **looks
-            )
+            if ends:
+                page.line(axes, [(min(end, limits[1]), y) for end in ends], mark.role, linewidth=1.2, **looks)
         elif len(ends) == 2 and mark.modelled:
             page.line(axes, [(end, y) for end in ends], mark.role, title, linewidth=7, alpha=0.5)
         elif len(ends) == 2:

@@ -9,38 +9,40 @@ from functools import lru_cache
 from itertools import count
 from statistics import fmean
 from textwrap import wrap
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
-from matplotlib.layout_engine import TightLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.transforms import Affine2D
 
 from ...runfile.quantities import text
 from ..number import SECONDS, raised, size_text
-from .theme import MARK_SHAPES, colour
+from .theme import LIGHT, MARK_SHAPES, colour
 
 PX = 0.75
 """Points in a pixel of the page."""
 PAGE_WIDTH, MARGIN = 800.0, 20.0
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
+_BOLD, _LETTER = 1.12, 0.62
+"""Width of a bold letter over that of a plain one; mean width of a letter over the type size. Both in the widest font
+of the stack."""
 _MOST_HEIGHT = 700.0
-_LETTER = 0.62
-"""Mean width of a letter over the type size, in the widest font of the stack."""
 AROUND = "around"
 """The group of the words around the panels, which a web page shows as text of its own."""
 MOST_PANELS, MOST_CURVES = 6, 4
 """A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: the tables have the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, dashed, mark, tick or bar."""
 
     label: str
@@ -55,12 +57,12 @@ class Chart(Protocol):
     def keys(self) -> tuple[Key, ...]:
         """The entries of the legend."""
 
-    def draw(self, page: Page) -> None:
-        """Draw the panels."""
-
     @property
     def height(self) -> float:
         """Pixels of the panels."""
+
+    def draw(self, page: Page) -> None:
+        """Draw the panels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +103,23 @@ class Page:
             (_lines(figure.subtitle, NORMAL), NORMAL, "muted", "normal"),
             (_lines(f"⚠ {figure.notice}" * bool(figure.notice), SMALL * 1.1), SMALL, "text", "bold"),
         )
-        small = _lines(figure.small_print, TINY, even=False)
+        small, keys = _lines(figure.small_print, TINY, even=False), figure.chart.keys
         head = 16 + sum(1.4 * size * len(lines) for lines, size, *_ in heads)
-        foot = 12 + 1.4 * TINY * len(small)
-        keys = figure.chart.keys
         columns = max(1, int(PAGE_WIDTH / (50 + NORMAL * _LETTER * max((len(key.label) for key in keys), default=9))))
-        top = head + 24 * math.ceil(len(keys) / columns)
-        body = max(120.0, min(figure.chart.height, _MOST_HEIGHT - top - foot))
-        self.height = top + body + foot
+        top, self._foot = head + 24 * math.ceil(len(keys) / columns), 12 + 1.4 * TINY * len(small)
+        self._body = max(120.0, min(figure.chart.height, _MOST_HEIGHT - top - self._foot))
+        self.height = top + self._body + self._foot
         self.canvas = Canvas(figsize=(PAGE_WIDTH * PX / 72, self.height * PX / 72))
-        rect = (MARGIN / PAGE_WIDTH, foot / self.height, 1 - MARGIN / PAGE_WIDTH, 1 - top / self.height)
-        self.canvas.set_layout_engine(TightLayoutEngine(pad=0.2, h_pad=0.8, w_pad=1.5, rect=rect))
-        self.box = 0.0, top * PX, PAGE_WIDTH * PX, body * PX
+        self.box = 0.0, top * PX, PAGE_WIDTH * PX, self._body * PX
         y = 14.0
         for block in heads:
             y = self._write(y, *block)
-        self._write(self.height - foot + 4, small, TINY, "muted", "normal")
+        self._write(self.height - self._foot + 4, small, TINY, "muted", "normal")
         if keys:
-            legend = self.canvas.legend(
-                [self._handle(key) for key in keys], [key.label for key in keys], loc="upper left", ncols=columns,
-                bbox_to_anchor=((MARGIN - 4) / PAGE_WIDTH, 1 - head / self.height), borderaxespad=0, frameon=False,
-                fontsize=NORMAL * PX, handlelength=1.8, columnspacing=1.6,
-            )  # fmt: skip
-            legend.set(gid=f"{AROUND}-{next(self._ids)}", in_layout=False)
+            handles, place = map(self._handle, keys), ((MARGIN - 4) / PAGE_WIDTH, 1 - head / self.height)
+            looks: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0, "frameon": False, "fontsize": NORMAL * PX}
+            looks |= {"ncols": columns, "bbox_to_anchor": place, "handlelength": 1.8, "columnspacing": 1.6}
+            self.canvas.legend([*handles], [key.label for key in keys], **looks).set_gid(f"{AROUND}-{next(self._ids)}")
 
     def ink(self, role: str) -> str:
         """A role's colour in this page's theme."""
@@ -137,12 +133,22 @@ class Page:
             self.canvas.text(*at, line, va="baseline", gid=f"{AROUND}-{next(self._ids)}", **how)
         return top + 1.4 * size * len(lines)
 
-    def panels(self, count: int, **how: Any) -> list[Axes]:
-        """Axes in up to two columns, which matplotlib's layout keeps apart."""
-        axes = list(self.canvas.subplots(math.ceil(count / 2), min(count, 2), squeeze=False, **how).flat)
-        for unused in axes[count:]:
-            unused.set_visible(False)
-        return axes[:count]
+    def panels(
+        self, count: int, lefts: Sequence[float], right: float = 8, above: float = 8, below: float = 44
+    ) -> list[Axes]:
+        """Return axes of one size, in as many columns as ``lefts``, with these pixels around them for words: matplotlib
+        measures no text, since a layout of its own would draw each picture twice."""
+        columns, pitch, made = len(lefts), self._body / math.ceil(count / len(lefts)), list[Axes]()
+        width, height = (PAGE_WIDTH - 2 * MARGIN - sum(lefts)) / columns - right, pitch - above - below
+        for row, column in (divmod(i, columns) for i in range(count)):
+            x = MARGIN + sum(lefts[: column + 1]) + column * (width + right)
+            y = self._foot + self._body - (row + 1) * pitch + below
+            sides = x / PAGE_WIDTH, y / self.height, width / PAGE_WIDTH, height / self.height
+            made.append(axes := self.canvas.add_axes(sides))
+            # places of their names, which are else sought beside all ticks
+            axes.xaxis.set_label_coords(0.5, -22 / height)
+            axes.yaxis.set_label_coords(-(lefts[column] - 16) / width, 0.5)
+        return made
 
     def add(self, artist: Artist, role: str, title: str = "") -> None:
         """Give an artist the colour group of a role, and the value that hovering shows."""
@@ -152,7 +158,7 @@ class Page:
 
     def line(self, axes: Axes, xy: Iterable[Sequence[float]], role: str, title: str = "", **looks: Any) -> None:
         """A line through places in the role's colour, whose value is the title, with matplotlib's ``looks``."""
-        usual = {"color": self.ink(role), "clip_on": False, "solid_capstyle": "butt", "in_layout": False}
+        usual = {"color": self.ink(role), "clip_on": False, "solid_capstyle": "butt"}
         self.add(axes.add_artist(Line2D(*zip(*xy, strict=True), **{**usual, **looks})), role, title)
 
     def mark(self, axes: Axes, at: Sequence[float], role: str, title: str, **looks: Any) -> None:
@@ -162,10 +168,10 @@ class Page:
         usual = {"marker": shape_of(role), "markersize": 7.0, "linestyle": "", "zorder": 6, "markeredgewidth": width}
         self.line(axes, [at], role, title, markerfacecolor=face, markeredgecolor=edge, **{**usual, **looks})
 
-    def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
+    def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> Artist:
         """Words beside a place in the axes, ``offset`` in points; muted and TINY unless ``how`` says otherwise."""
         how = {"fontsize": TINY * PX, "color": self.ink("muted"), **how}
-        axes.annotate(words, at, offset, textcoords="offset points", **how)
+        return axes.annotate(words, at, offset, textcoords="offset points", **how)
 
     def _handle(self, key: Key) -> Artist:
         dashed, tick = key.look == "dashed", key.look == "tick"
@@ -177,6 +183,22 @@ class Page:
             markerfacecolor=self.ink("page" if dashed else key.role),
             markeredgewidth=1.4 * dashed + 2.4 * tick,
         )  # fmt: skip
+
+
+def swatch(key: Key) -> str:
+    """Return an ``svg`` element with the look of a key in the legend of a web page."""
+    ink = f"var(--{colour(LIGHT, key.role)[1:]})"
+    style = MarkerStyle("|" if key.look == "tick" else shape_of(key.role))
+    shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(11, -11))
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in np.asarray(shape.to_polygons(closed_only=False)[0]))
+    face, width = ("var(--paper)" if key.look == "dashed" else ink, 3.0 if key.look == "tick" else 1.5)
+    mark = f'<polygon points="{points}" fill="{face}" stroke="{ink}" stroke-width="{width}"/>'
+    if key.look in ("line", "dashed"):
+        dash = ' stroke-dasharray="4 2"' * (key.look == "dashed")
+        mark = f'<path d="M-14 0H14" stroke="{ink}" stroke-width="2"{dash}/>{mark}'
+    elif key.look == "bar":
+        mark = f'<rect x="-12" y="-5" width="24" height="10" fill="{ink}"/>'
+    return f'<svg viewBox="-15 -8 30 16" aria-hidden="true">{mark}</svg>'
 
 
 def shape_of(role: str) -> str:
@@ -192,9 +214,10 @@ def _lines(words: str, size: float, even: bool = True) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def text_width(words: str, size: float) -> float:
+def text_width(words: str, size: float, bold: bool = False) -> float:
     """Return the width of a text in pixels, in the widest font of the stack."""
-    return float(text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0])
+    width = text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0]
+    return float(width) * (_BOLD if bold else 1.0)
 
 
 def tick_text(value: float, unit: str) -> str:
@@ -212,9 +235,9 @@ def tick_text(value: float, unit: str) -> str:
     return f"{value:,.0f}×" if value >= 1000 else f"{value:.3g}×"
 
 
-def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> None:
-    """Ticks at 1, 2, 5, 10 … of a logarithmic axis, or at powers of ten: below 1× they are round too, read as times
-    slower. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
+def log_ticks(low: float, high: float, unit: str, most: int = 6) -> dict[float, str]:
+    """Return ticks at 1, 2, 5, 10 … of a logarithmic axis, or at powers of ten: below 1× they are round too, read as
+    times slower. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
     fine, coarse, linear = (
         [float(value) for value in locator.tick_values(low, high) if low <= value <= high]
         for locator in (LogLocator(subs=(1, 2, 5), numticks=99), LogLocator(subs=(1,), numticks=99), MaxNLocator(4))
@@ -223,11 +246,11 @@ def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> N
     values = values if len(values) > 1 else linear
     step = math.ceil(len(values) / most)
     start = values.index(1.0) % step if 1.0 in values else 0  # 1× is one of them
-    _ticks(axis, {value: tick_text(value, unit) for value in values[start::step]})
+    return {value: tick_text(value, unit) for value in values[start::step]}
 
 
-def size_axis(axis: Axis, sizes: Iterable[float], name: str, room: float) -> None:
-    """Ticks at sizes that were measured, the largest always, as many as there is room for in pixels."""
+def size_ticks(sizes: Iterable[float], name: str, room: float) -> dict[float, str]:
+    """Return ticks at sizes that were measured, the largest always, as many as there is room for in pixels."""
     values = sorted(set(sizes), reverse=True)
     span = math.log(values[0] / values[-1]) or 1.0
     labels: dict[float, str] = {}
@@ -237,10 +260,11 @@ def size_axis(axis: Axis, sizes: Iterable[float], name: str, room: float) -> Non
         need = (text_width(label, TINY) + text_width(beside, TINY)) / 2 + 6
         if math.log(last / value) / span * room >= need:
             labels[value] = label
-    _ticks(axis, labels)
+    return labels
 
 
-def _ticks(axis: Axis, labels: dict[float, str]) -> None:
+def set_ticks(axis: Axis, labels: dict[float, str]) -> None:
+    """Give an axis these ticks alone."""
     axis.set_major_locator(FixedLocator([*labels]))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
@@ -250,20 +274,17 @@ def _ticks(axis: Axis, labels: dict[float, str]) -> None:
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """The places moved apart to at least ``gap``, as little as that takes, kept between ``low`` and ``high``.
 
-    In the order of the places; where there isn't room for all, evenly from ``low`` to ``high``. Neither adjustText nor
-    matplotlib-label-lines keeps labels in one column beside the ends of lines.
+    In the order of the places; where there isn't room for all, evenly from ``low`` to ``high``. Isotonic regression of
+    the places less their gaps, by its min-max formula (R. Barlow et al., Statistical Inference under Order
+    Restrictions, 1972). Neither adjustText nor matplotlib-label-lines keeps labels in one column beside lines.
     """
-    order = sorted(range(len(places)), key=places.__getitem__)
-    gap = min(gap, (high - low) / max(1, len(places) - 1))
-    # Isotonic regression of the places less their gaps, by pooling adjacent violators.
-    pools: list[list[float]] = []
+    order, count = sorted(range(len(places)), key=places.__getitem__), len(places)
+    gap = min(gap, (high - low) / max(1, count - 1))
+    bare, moved = [places[i] - rank * gap for rank, i in enumerate(order)], [0.0] * count
     for rank, i in enumerate(order):
-        pools.append([places[i] - rank * gap])
-        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
-            pools[-2:] = [pools[-2] + pools[-1]]
-    starts = [min(max(fmean(pool), low), high - (len(places) - 1) * gap) for pool in pools for _ in pool]
-    moved = {i: start + rank * gap for rank, (i, start) in enumerate(zip(order, starts, strict=True))}
-    return [moved[i] for i in range(len(places))]
+        ends = (min(fmean(bare[j:k]) for k in range(rank + 1, count + 1)) for j in range(rank + 1))
+        moved[i] = min(max(*ends, low), high - (count - 1) * gap) + rank * gap
+    return moved
 
 
 def rc_settings(theme: str) -> dict[Any, Any]:

@@ -7,6 +7,7 @@ the same bytes: matplotlib's objects alone, no pyplot, nothing global is touched
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import pkgutil
 import re
@@ -23,11 +24,10 @@ from ...runfile.quantities import counted, shorten
 from ..answer import Answer, AnswerRow, choose_rows
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
-from .inline import panels_of, swatch
-from .page import Figure, Page, rc_settings
+from .page import AROUND, Figure, Page, rc_settings, swatch
 from .rate_chart import time_by_size
 from .selection import LEAST_VALUES
-from .theme import LIGHT, recolour
+from .theme import LIGHT, colour, recolour
 
 NEEDS = {
     "headline": "one benchmark",
@@ -45,6 +45,10 @@ _SECTIONS = ("answer", "pictures", "by-size", "numbers", "details", "search", "c
 """Addresses that the page itself has."""
 _DPI = 192
 """Two dots a pixel."""
+_TAG = re.compile(r'<(/?)(\w+)((?: [\w:-]+="[^"]*")*)(/?)>')
+_SET_ELSEWHERE = re.compile(r"id|style|font-family|stroke-(linecap|linejoin|miterlimit|dashoffset)")
+"""Attributes that the page's style sheet sets, or that nothing needs."""
+_REFERENCE = re.compile(r"#([mp][0-9a-f]{10})\b")
 
 
 class Drawing(NamedTuple):
@@ -107,7 +111,7 @@ def drawn(figures: Iterable[Figure], prefix: str = "p") -> tuple[list[Drawing], 
     for figure in figures:
         try:
             svg, page = _written(figure, "svg", LIGHT)
-            panels = panels_of(svg, page.box, figure.title, page.titles, f"{prefix}{len(made)}-")
+            panels = _panels_of(svg, page, figure.title, f"{prefix}{len(made)}-")
             keys = figure.chart.keys
             roles = {key.role for key in keys if key.look in ("line", "mark", "bar")} - {"muted"}
             roles = roles if len(roles) > 1 else set()
@@ -116,6 +120,43 @@ def drawn(figures: Iterable[Figure], prefix: str = "p") -> tuple[list[Drawing], 
         except Exception as error:
             failed.append(_failure(f"picture {figure.name}", error))
     return made, failed
+
+
+def _panels_of(svg: bytes, page: Page, title: str, prefix: str) -> str:
+    """Return the ``svg`` element of the panels alone, whose label is the ``title``, in the colours of a web page. Its
+    marks show their values on hovering, all ids begin with the ``prefix``, and coordinates have the digits that can be
+    seen. Looks are attributes of their own, since the page's content policy allows no ``style``."""
+    whole = svg.decode()
+    used, groups = {*_REFERENCE.findall(whole)}, list[bool]()
+    paper = f"var(--{colour(LIGHT, 'page')[1:]})"
+
+    def shortened(tag: re.Match[str]) -> str:
+        end, name, given, alone = tag.groups()
+        if end:
+            return tag[0] if name != "g" or groups.pop() else ""
+        every = dict(re.findall(r'([\w-]+)="([^"]*)"', given))
+        gid, made = every.get("id", ""), {}
+        digits = 2 if gid in used else 1
+        for key, value in (*every.items(), *re.findall(r"([\w-]+): *([^;]+)", every.get("style", ""))):
+            of_shape = name == "use" and key.startswith("stroke")  # the shape has its stroke
+            if not (_SET_ELSEWHERE.fullmatch(key) or of_shape or value.startswith("rotate(-0 ")):
+                value = re.sub(r"#([0-9a-f]{6})$", r"var(--\1)", " ".join(value.split()))
+                made[key] = re.sub(rf"(\.\d{{{digits}}})\d+", r"\1", _REFERENCE.sub(rf"#{prefix}\1", value))
+        made |= {"id": prefix + gid} if gid in used else {}
+        made |= {"class": role[1]} if (role := re.fullmatch(r"(\w+)-\d+", gid)) else {}
+        if name == "g":
+            groups.append(bool(made))
+        if (name == "g" and not made) or made == {"fill": paper, "d": made.get("d")}:
+            return ""
+        words = "".join(f' {key}="{value}"' for key, value in made.items())
+        value = f"<title>{html.escape(page.titles[gid])}</title>" if gid in page.titles else ""
+        return f"<{name}{words}{alone}>{value}"
+
+    panels = whole[whole.index('<g id="axes_1">') : whole.index(f'<g id="{AROUND}-')]
+    panels += "".join(re.findall(r"<clipPath.*?</clipPath>", whole, re.DOTALL))
+    panels = _TAG.sub(shortened, re.sub(r">\s+<", "><", panels))
+    label, box = html.escape(title), " ".join(f"{side:.0f}" for side in page.box)
+    return f'<svg viewBox="{box}" role="img" aria-label="{label}">{panels}</svg>'
 
 
 def _failure(what: str, error: Exception) -> str:

@@ -92,8 +92,8 @@ def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair]) -> l
         for i, curve in enumerate(curves):
             if not curve.cut and (end := curve.points[-1].x) < largest:
                 at = f" at {size_label(panel.size)} = {size_text(end, panel.size)}"
-                curves[i] = replace(curve, label=curve.label + at)
-        panels += [replace(panel, curves=tuple(curves))] * bool(curves)
+                curves[i] = curve._replace(label=curve.label + at)
+        panels += [panel._replace(curves=tuple(curves))] * bool(curves)
     hollow = any(dot.flagged and not dot.limit for curve in every if not curve.dashed for dot in curve.points)
     starred = any(curve.dots[-1].flagged and not curve.cut for curve in every)
     flagged = " or ".join(["hollow"] * hollow + [f"with {Sign.NOISY}"] * starred).capitalize()

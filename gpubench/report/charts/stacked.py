@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .page import Figure, Key, Page
+from .page import TINY, Figure, Key, Page, text_width
 
 ROLES = {
     "waiting for data": "accelerator1", "own Python": "cpu1", "Python, launches": "cpu0", "operators": "accelerator0",
@@ -28,7 +28,7 @@ class Bars:
 
     def draw(self, page: Page) -> None:
         """Draw one bar a row, the range as a pale end."""
-        (axes,) = page.panels(1)
+        (axes,) = page.panels(1, [12 + max(text_width(name, TINY) for name, *_ in self.rows)])
         for i, (_, parts, high, words) in enumerate(self.rows):
             rest, left = max(0.0, high - sum(parts)), 0.0
             for seconds, role, alpha in zip(
