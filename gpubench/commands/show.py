@@ -19,12 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for files that can't be read, or where nothing matches."""
-    from ..report.columns import results_columns
     from ..report.render import csv_text, screen_width
     from ..report.screen import everything, page_table
 
     study = read_study(args)
     if args.format == "csv":
+        from ..report.columns import results_columns
+
         print(csv_text(results_columns(study.rows), study.rows), end="")
     elif args.format == "markdown":
         print("\n".join(page_table(study, every=bool(args.expression))))

@@ -10,7 +10,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import output, words
+from . import words
 from .number import LIMITS
 from .render import Column, csv_text
 from .study import PINNED, Crossing, Measured, Pair, Row, Scaled, Study
@@ -102,7 +102,7 @@ def csv_files(study: Study) -> dict[str, str]:
         "speedup.csv": csv_text(speedup_columns(study), study.pairs),
         "crossover.csv": csv_text(crossover_columns(study), study.crossings),
     }
-    return files | ({output.SCALING: csv_text(SCALING, study.scaled)} if study.scaled else {})
+    return files | ({"scaling.csv": csv_text(SCALING, study.scaled)} if study.scaled else {})
 
 
 def frame(columns: Sequence[Column[_Thing]], things: Iterable[_Thing]) -> pd.DataFrame:

@@ -9,11 +9,13 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
+
+from rich.cells import cell_len
 
 from .number import MISSING, Number, Sign, Start, signs_of
 
@@ -28,6 +30,7 @@ _NAME = 16
 """The fewest characters of a line of a benchmark's name."""
 _BREAK = re.compile(r"(?<=::)|(?<=[,/_.-])(?![\d\s])|(?=\[)|(?<= )(?<!\d )(?<![^\w\s,;:)\]] )(?! )")
 """Places where a name may go on in the next line: never within a word or a number, nor beside a sign or a unit."""
+_GAP = "  "
 UNBOUNDED = 10_000
 """Columns where there is no terminal."""
 
@@ -102,62 +105,49 @@ def screen_width() -> int:
 def terminal(table: Table, width: int, title: bool = True, footnote: bool = True) -> list[str]:
     """Lines of at most ``width`` columns, or as many as numbers and words need: numbers at the right, long texts
     folded, the footnote below."""
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    name = _name_text()
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    for i, head in enumerate(table.columns):
-        words = [head] if len(head) <= _SHORT_HEAD else head.split()  # heads are folded rather than names
-        cells = [(row[i], str("" if row[i] is None else row[i])) for row in table.cells]
-        parts = [part for cell, text in cells for part in ([text] if _is_number(cell) else _BREAK.split(text))]
-        least = max(len(part.rstrip()) for part in [*words, *parts])
-        if i == 0:
-            least = max(least, min(_NAME, max((len(text) for _, text in cells), default=0)))
-        right = i > 0 and all(_is_number(cell) for cell, text in cells if text)
-        grid.add_column(Text(head), overflow="fold", justify="right" if right else "left", min_width=least)
-    for row, texts in zip(table.cells, table.rows, strict=True):
-        grid.add_row(*((Text if _is_number(cell) else name)(text) for cell, text in zip(row, texts, strict=True)))
-    looks: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
-    wide = Console(width=UNBOUNDED, **looks)  # else what doesn't fit would be cut off
-    least = Measurement.get(wide, wide.options, grid).minimum
-    console = Console(file=io.StringIO(), width=max(width, least), **looks)
-    above, below = (table.title if title else ""), (table.footnote if footnote else "")
-    console.print(*map(Text, filter(None, [above])), grid, *map(Text, filter(None, [below])), sep="\n", crop=False)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    columns, least, rights = list[list[list[str]]](), list[int](), list[bool]()
+    for head, *cells in zip(table.columns, *table.cells, strict=True):
+        texts = ["" if cell is None else str(cell) for cell in cells]
+        parts = [[text] if _is_number(cell) else _BREAK.split(text) for cell, text in zip(cells, texts, strict=True)]
+        columns.append([[head] if len(head) <= _SHORT_HEAD else re.split(r"(?<= )", head), *parts])
+        name = 0 if least else min(_NAME, max(map(cell_len, texts), default=0))
+        least.append(max([name, *(cell_len(part.rstrip()) for cell in columns[-1] for part in cell)]))
+        rights.append(bool(rights) and all(_is_number(cell) for cell, text in zip(cells, texts, strict=True) if text))
+    widths = [max(cell_len("".join(cell)) for cell in column) for column in columns]
+    room = width - len(_GAP) * (len(widths) - 1)
+    while sum(widths) > room and (able := [i for i, few in enumerate(least) if widths[i] > few]):
+        widest = max(able, key=lambda i: widths[i] + len(_GAP) * (i < len(widths) - 1))
+        widths[widest] -= 1
+    width += max(0, sum(widths) - room)
+    lines = wrapped(table.title, width) * title
+    for i, row in enumerate(zip(*columns, strict=True)):
+        blocks = [_fold(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        padded = []
+        for block, wide, right in zip(blocks, widths, rights, strict=True):
+            empty = [""] * (max(map(len, blocks)) - len(block))
+            spaced = [(line, " " * (wide - cell_len(line))) for line in ([*block, *empty] if i else [*empty, *block])]
+            padded.append([space + line if right else line + space for line, space in spaced])
+        lines += [_GAP.join(parts).rstrip() for parts in zip(*padded, strict=True)]
+    return [*lines, *wrapped(table.footnote, width) * footnote]
 
 
 def _is_number(cell: Cell) -> bool:
     return isinstance(cell, int) or (isinstance(cell, Number) and cell.is_number)
 
 
-@cache
-def _name_text() -> type[Any]:
-    """A text of rich that is folded where names may be."""
-    from rich.containers import Lines
-    from rich.measure import Measurement
-    from rich.text import Text
-
-    class Name(Text):
-        def wrap(self, console: Any, width: int, **_how: Any) -> Lines:
-            return Lines(map(Text, folded(self.plain, width)))
-
-        def __rich_measure__(self, console: Any, options: Any) -> Measurement:
-            return Measurement(max(map(len, _BREAK.split(self.plain))), len(self.plain))
-
-    return Name
-
-
-def folded(name: str, width: int) -> list[str]:
-    """The lines of a name, at most ``width`` characters each where its parts allow that."""
+def _fold(parts: Sequence[str], width: int) -> list[str]:
+    """Return lines of at most ``width`` columns, where the parts allow that."""
     lines = [""]
-    for part in _BREAK.split(name):
-        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+    for part in parts:
+        if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
     return [line.rstrip() for line in lines]
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Return the lines of a text, folded between words; none of an empty text."""
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def markdown(table: Table) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shor
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
 from .number import StartKind, State, times, times_range
-from .render import escape, markdown, terminal
+from .render import escape, markdown, terminal, wrapped
 from .study import Crossing, Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, results_table, short_reason, unmeasured_by_reason
 from .why import reasons
@@ -35,9 +34,9 @@ def answer_screen(
     answer, seconds = Answer(study), max(1.0, elapsed_s or 0.0)
     took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" * bool(elapsed_s)
     title = f"{counted(len(study.measured), 'benchmark')}{took} · {'; '.join(_machines(study))}"
-    head = [*_wrapped(title, width), *_wrapped(answer.hint, width), "", *_wrapped(answer.sentence, width), ""]
+    head = [*wrapped(title, width), *wrapped(answer.hint, width), "", *wrapped(answer.sentence, width), ""]
     head += [*list_warnings(answer.warnings, width), *[""] * bool(answer.warnings)]
-    foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width)]
+    foot = [*wrapped(answer.left_out, width), *wrapped(_unmeasured(study), width)]
     places = {"report.html": "Report  {}   (all results, charts)", "results.csv": "Data    {}"}
     foot += [clean(place.format(path)) for name, place in places.items() for path in files if path.name == name]
     room = max(_LEAST_TABLE, MOST_LINES - len(head) - len(foot))
@@ -61,11 +60,11 @@ def list_warnings(
     """Return whole warnings in a limited number of lines: all lines of the first, and the summaries of the others."""
     lines: list[str] = []
     for place, warning in enumerate(warnings):
-        wrapped = _wrapped(f"WARNING: {warning}", width, "  ")
-        if lines and len(lines) + len(wrapped) > most:
+        folded = wrapped(f"WARNING: {warning}", width, "  ")
+        if lines and len(lines) + len(folded) > most:
             others = "; ".join(other.summary for other in warnings[place:])
-            return [*lines, *_wrapped(f"Also: {others} ({where}).", width, "  ")]
-        lines += wrapped
+            return [*lines, *wrapped(f"Also: {others} ({where}).", width, "  ")]
+        lines += folded
     return lines
 
 
@@ -83,10 +82,6 @@ def _unmeasured(study: Study) -> str:
     ]
     names = f" ({listed(failed, 2, '; ')})" * bool(failed)
     return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
-
-
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 # A few benchmarks, and all of them ------------------------------------------------------------------------------------
@@ -121,9 +116,9 @@ def _failures(study: Study) -> list[str]:
 def everything(study: Study, width: int) -> list[str]:
     """The machines, the answer's sentence if there are many results, and each result."""
     answer = Answer(study)
-    lines = _wrapped("; ".join(dict.fromkeys(_machines(study))), width)
+    lines = wrapped("; ".join(dict.fromkeys(_machines(study))), width)
     if len(study.measured) > _FEW:
-        lines += ["", *_wrapped(answer.sentence, width)]
+        lines += ["", *wrapped(answer.sentence, width)]
     lines += [*list_warnings(answer.warnings, width, 2, "gpubench report tells more"), ""]
     table = terminal(results_table(study), width, title=False) if study.measured else []
     return [*lines, *table, *_failures(study)]
