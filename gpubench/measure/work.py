@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from ..devices import EIGHT_BITS, Device, Load
@@ -21,6 +21,7 @@ from .data import bare_tensors, dispatch_mode, memory_key, tensor_leaves, tensor
 CHOOSING = frozenset({"index", "index_select", "gather", "take", "embedding", "masked_select"})
 """torch's operations that read only those elements of their first argument that another argument selects."""
 WHOLE = 0.9  # Smallest share of a tensor that its views must read to count as the whole: a stencil leaves out the edges
+_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
 NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
 MOVES = re.compile(r"(?<![a-z])(?<!index_)(copy|clone|cat|stack|fill|zero|pad_nd|foreach|fused|dropout|bernoulli)")
 """Words in the names of operators that read and write each element once and in order (``cat``, not ``scatter``),
@@ -29,32 +30,31 @@ besides the operators that torch tags as pointwise."""
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """FLOPs by torch's formulas (``None`` if there are none), ``convolution_flops`` of them in convolutions.
+    """FLOPs by torch's formulas (``None`` if there are none), ``convolution_flops`` of them in convolutions; the bytes
+    of the results, and of the tensors that are read, parameters included.
 
-    ``input_bytes`` are those of the tensors that are read, parameters included, ``output_bytes`` those of the results.
-    ``memory_bytes`` is the most that the call held at once: what it is given, memory for outputs included, and the
-    tensors made within it. ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
-    the inputs are known to be read as a whole, and not only ``x[0]``, and nothing else to be written than the results.
-    ``products_alone``: whether it has neither convolutions nor recurrent layers, which cuDNN computes with a switch of
-    their own.
+    ``memory_bytes`` is the most that the call held at once: its inputs, memory for outputs included, and the tensors
+    made within it. ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether the inputs
+    are known to be read as a whole, and not only ``x[0]``, and nothing else to be written than the results.
+    ``products_alone``: whether it has neither convolutions nor recurrent layers, which have a switch of cuDNN's.
     """
 
     flops: float | None
+    convolution_flops: float
+    input_bytes: int
     output_bytes: int
-    input_bytes: int = 0
-    memory_bytes: int = 0
-    convolution_flops: float = 0.0
-    operations: int = 0
-    moved_bytes: int = 0
-    whole: bool = True
-    products_alone: bool = True
-    operators: tuple[Operators, ...] = ()
+    memory_bytes: int
+    operations: int
+    moved_bytes: int
+    whole: bool
+    products_alone: bool
+    operators: tuple[Operators, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a test declares of its next call, see :meth:`.Gpubench.declare`, with plain numbers in ``work``, and what it
-    passes to the call."""
+    """A test's declarations of its next call, see :meth:`.Gpubench.declare`, with plain numbers in ``work``, and the
+    call's arguments."""
 
     function: Any = None
     args: tuple[Any, ...] = ()
@@ -67,8 +67,7 @@ class Request:
     steps: int | None = None
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return the arguments of the next call: what its ``setup`` returns, or else its own. Raises UsageError for
-        both."""
+        """Return the arguments of the next call: its ``setup``'s, or else its own. Raises UsageError for both."""
         made = self.setup() if self.setup is not None else None
         if made is None:
             return self.args, self.kwargs
@@ -77,8 +76,8 @@ class Request:
                 if self.args or self.kwargs:
                     raise UsageError("setup returns arguments, so the call can't be given others")
                 return tuple(args), dict(kwargs)
-        shown = type(made).__name__
-        raise UsageError(f"setup returned a {shown}: it returns None, or (args, kwargs) for the call, as ((x,), {{}})")
+        how = "it returns None, or (args, kwargs) for the call, as ((x,), {})"
+        raise UsageError(f"setup returned a {type(made).__name__}: {how}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +95,15 @@ class Call:
         return None if self.request.setup is not None else partial(self.function, *self.args, **self.kwargs)
 
 
-@cache
-def _formulas() -> dict[Any, Callable[..., int]]:
-    """Return torch's formulas of FLOPs by operator, with corrections."""
-    from torch.utils.flop_counter import flop_registry
-
-    return {**flop_registry, torch.ops.aten.mm: _product}
-
-
 def _flops_of(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:
     """Return the FLOPs of an operator's call; 0 for one without a formula."""
-    name = operator._schema.name.partition("::")[2]
+    from torch.utils.flop_counter import flop_registry
+
+    name = operator._schema.name.removeprefix("aten::")
     forward = name.removesuffix("_backward")
     if own := next((formula for pattern, formula in _OWN.items() if re.fullmatch(pattern, forward)), None):
         return float(own(_named(operator, args, kwargs)) * (1 if forward == name else 2))
-    known = _formulas().get(operator.overloadpacket)
+    known = flop_registry.get(operator.overloadpacket)
     return float(known(*args, **kwargs, out_val=result)) if known else 0.0
 
 
@@ -118,18 +111,14 @@ def _named(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
     return {**dict(zip((each.name for each in operator._schema.arguments), args, strict=False)), **kwargs}
 
 
-def _product(left: Any, right: Any, **_: Any) -> int:
-    """Return the FLOPs of the elements that are stored: torch counts a sparse matrix as if it were full."""
-    full = str(left.layout) == "torch.strided"
-    return int(2 * (left.shape[0] * left.shape[1] if full else left._nnz()) * right.shape[1])
-
-
-_product._get_raw = True  # type: ignore[attr-defined]  # it gets tensors, not their shapes
+def _product(call: Mapping[str, Any]) -> int:
+    """Count the elements that are stored: torch counts a sparse matrix as if it were full."""
+    left, right = call["self"], call["mat2"]
+    return int(2 * (left.numel() if str(left.layout) == "torch.strided" else left._nnz()) * right.shape[1])
 
 
 def _attention(call: Mapping[str, Any]) -> int:
-    """Return the FLOPs of fused attention: two products, or for causal attention only the scores up to the diagonal,
-    while torch adds the masked half."""
+    """Count two products, for causal attention with the scores up to the diagonal, while torch adds the masked half."""
     query, key, value = (call[name].shape for name in ("query", "key", "value"))
     scores = query[-2] * key[-2]
     if call.get("is_causal") and query[-2] == key[-2]:
@@ -143,13 +132,14 @@ def _recurrent_weights(call: Mapping[str, Any]) -> list[Any]:
 
 
 def _recurrent(call: Mapping[str, Any]) -> int:
-    """Return the FLOPs of recurrent layers: each step multiplies with all weights."""
+    """Count a product of each step with all weights."""
     rows = call["input"].numel() // call["input"].shape[-1]
     return int(2 * rows * sum(weight.numel() for weight in _recurrent_weights(call)))
 
 
 _RECURRENT = "(mkldnn|_cudnn|miopen)_rnn(_layer)?"
 _OWN: dict[str, Callable[[Mapping[str, Any]], int]] = {
+    "mm": _product,
     r"_scaled_dot_product_\w+": _attention,
     "_weight_int8pack_mm": lambda call: 2 * call["self"].numel() * call["mat2"].shape[0],
     _RECURRENT: _recurrent,
@@ -160,9 +150,8 @@ recurrent layers the gradients of inputs and weights."""
 
 
 def _kind_of(operator: Any, args: tuple[Any, ...], flops: float) -> str:
-    """Return the kind of an operator, as in :class:`~gpubench.runfile.schema.Operators`: operators whose GPU times
-    follow the same rule. A convolution whose kernel is a single point is a product: no algorithm saves
-    multiplications."""
+    """Return the kind of an operator, as in :class:`~gpubench.runfile.schema.Operators`. A convolution with a kernel of
+    a single point is a product: no algorithm saves multiplications."""
     name = operator._schema.name.partition("::")[2]
     if "convolution" in name:
         weights = args[2] if "backward" in name else args[1]
@@ -177,7 +166,7 @@ def _kind_of(operator: Any, args: tuple[Any, ...], flops: float) -> str:
 
 
 def count(copied: CallCopy, devices: Iterable[Device] = ()) -> Counted:
-    """Count the work of a copied call, while it runs; it may draw random numbers on the ``devices``. Raises
+    """Return the work of a copied call, which is made and may draw random numbers on the ``devices``. Raises
     :class:`Unmeasurable` if it wasn't seen as a whole."""
     with restored_random_streams(devices), watched() as seen:
         result = copied()
@@ -185,8 +174,7 @@ def count(copied: CallCopy, devices: Iterable[Device] = ()) -> Counted:
 
 
 def count_real(request: Request, devices: Iterable[Device] = ()) -> Counted:
-    """Count the work of a call that can't be copied, in one more call. Raises :class:`Unmeasurable` with the reason
-    where it can't be counted either."""
+    """Return the work of a call that can't be copied, in one more call. Raises :class:`Unmeasurable`."""
     args, kwargs = request.arguments()
     try:
         return count(CallCopy(request.function, args, dict(kwargs)), devices)
@@ -197,13 +185,12 @@ def count_real(request: Request, devices: Iterable[Device] = ()) -> Counted:
 class Seen:
     """The operators of a call: ``peak`` is the most bytes that tensors made by it held at once, ``operations`` the
     number of launches, ``moved`` the bytes that these read and wrote, ``flops`` their FLOPs. ``failure`` is the reason
-    why some weren't seen."""
+    why some are missing."""
 
     def __init__(self) -> None:
         self.flops = self._convolution_flops = 0.0
         self.peak = self.operations = self.moved = self._now = 0
-        self._has_own_switch, self.failure = False, ""
-        self._opaque = False  # whether the layout of a tensor hides how many bytes it has
+        self._has_own_switch, self.failure, self._opaque = False, "", False  # opaque: a tensor's layout hides its bytes
         self._groups: dict[tuple[str, int, int], list[float]] = {}
         self._made: set[int] = set()
         self._given: dict[int, Any] = {}  # storages that were made elsewhere, kept alive
@@ -282,12 +269,13 @@ class Seen:
 
     def operators(self) -> tuple[Operators, ...]:
         """Return the operators by kind and size; none if they are unreliable or too many for a results file."""
-        groups = tuple(Operators(size[0], int(group[0]), *group[1:]) for size, group in self._groups.items())
-        return groups if len(groups) <= MOST_OPERATORS and not self._opaque else ()
+        if self._opaque or len(self._groups) > MOST_OPERATORS:
+            return ()
+        return tuple(Operators(kind, int(count), *sums) for (kind, *_), (count, *sums) in self._groups.items())
 
     def counted(self, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> Counted:
-        """Return the work of the call that was seen, with its arguments and result. Raises :class:`Unmeasurable` if it
-        wasn't seen as a whole."""
+        """Return the work of the call, with its arguments and result. Raises :class:`Unmeasurable` if it wasn't seen as
+        a whole."""
         if self.failure:
             raise Unmeasurable(self.failure)
         inputs = [*args, *(value for name, value in kwargs.items() if name != "out")]
@@ -298,13 +286,13 @@ class Seen:
         whole = all(str(each.layout) == "torch.strided" for each in given)  # sparse ones aren't seen
         parts = [*((each.untyped_storage()._cdata, each.nbytes) for each in given if whole), *others.items()]
         whole &= all(sum(self._views.get(key, {}).values()) >= WHOLE * nbytes for key, nbytes in parts)
+        read = {memory_key(each): each.nbytes for each in tensors(inputs, function)}
         return Counted(
             flops=self.flops or None,
-            output_bytes=sum(tensor.nbytes for tensor in tensors(result)),
-            input_bytes=sum({memory_key(each): each.nbytes for each in tensors(inputs, function)}.values())
-            + sum(others.values()),
-            memory_bytes=sum(storage.nbytes() for storage in (own | self._given).values()) + self.peak,
             convolution_flops=self._convolution_flops,
+            input_bytes=sum((*read.values(), *others.values())),
+            output_bytes=sum(tensor.nbytes for tensor in tensors(result)),
+            memory_bytes=sum(storage.nbytes() for storage in (own | self._given).values()) + self.peak,
             operations=self.operations,
             moved_bytes=self.moved,
             whole=whole and not self._written & {0, *others},
@@ -315,8 +303,8 @@ class Seen:
 
 @contextmanager
 def watched() -> Iterator[Seen]:
-    """A context that yields what is seen of the calls made within it. Attention and encoder layers take the path that
-    training takes, since that has the operators which torch has formulas for."""
+    """A context that yields the operators of the calls within it. Attention and encoder layers take the path of
+    training, since torch has formulas for its operators."""
     seen, fused = Seen(), torch.backends.mha.get_fastpath_enabled()
 
     def watch(mode: Any, operator: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -347,10 +335,9 @@ def watched() -> Iterator[Seen]:
 def observe(
     request: Request, device: Device, dtype: str, keep: Any, function: Any, /, *args: Any, **kwargs: Any
 ) -> tuple[Load, Any]:
-    """Make a call for a simulated device that computes in this dtype; return the load that it takes its time for, and
-    the result, and give its work to ``keep``. The load is the work as declared, or else counted in this call. Raises
-    :class:`Unmeasurable` if none is known."""
-    with _wide_products()(), watched() as seen:
+    """Make a call for a simulated device that computes in this dtype; return the load, which is the work as declared or
+    else counted, and the result, and give its work to ``keep``. Raises :class:`Unmeasurable` if none is known."""
+    with dispatch_mode()(_widen_product), watched() as seen:
         result = function(*args, **kwargs)
     work, known = request.work, seen.counted(function, args, kwargs, result)
     keep(known)
@@ -365,28 +352,18 @@ def observe(
     return Load(total.flops or 0.0, total.bytes or least, max(1, known.operations), dtype, known.operators), result
 
 
-@cache
-def _wide_products() -> Any:
-    """Return the class of modes that compute matrix products of 16-bit numbers in float32: many CPUs emulate them, a
-    hundred times slower."""
-    aten = torch.ops.aten
-    products = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
-
-    class WideProducts(dispatch_mode()):  # type: ignore[misc]
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            named = dict(kwargs or {})
-            if operator.overloadpacket not in products or (dtype := args[0].dtype).itemsize != 2:
-                return operator(*args, **named)
-            out, wide = named.pop("out", None), (each.float() if each.dtype == dtype else each for each in args)
-            result = operator.overloadpacket(*wide, **named)
-            return result.to(dtype) if out is None else out.copy_(result)
-
-    return WideProducts
+def _widen_product(_: Any, operator: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Compute matrix products of 16-bit numbers in float32: many CPUs emulate them, a hundred times slower."""
+    if operator._schema.name not in _PRODUCTS or (dtype := args[0].dtype).itemsize != 2:
+        return operator(*args, **kwargs)
+    wide, out = (each.float() if each.dtype == dtype else each for each in args), kwargs.pop("out", None)
+    result = operator.overloadpacket(*wide, **kwargs)
+    return result.to(dtype) if out is None else out.copy_(result)
 
 
 def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
-    """Return a declared amount as a plain Python number, also if it is one of NumPy or torch; ``None`` stays ``None``.
-    Raises :class:`UsageError` unless it is above 0 and within what a results file allows, and whole if it must be."""
+    """Return a declared amount, also one of NumPy or torch, as a plain Python number; ``None`` stays ``None``. Raises
+    :class:`UsageError` unless it is above 0 and within the schema's bounds, and whole if it must be."""
     if value is None:
         return None
     try:
@@ -413,9 +390,9 @@ def declared(work: Work) -> Work:
 
 
 def agree(work: Work, counted: Counted | None) -> Work:
-    """Return the declared work, completed by what was counted. Bytes too, if the inputs are known to be read as a
-    whole: each input is then read once and each output written once. Raises :class:`WorkMismatch` when declared FLOPs
-    differ from counted ones by more than a thousandth."""
+    """Return the declared work, completed by the counted one. Bytes too, if the inputs are known to be read as a whole:
+    each input is then read once and each output written once. Raises :class:`WorkMismatch` when declared FLOPs differ
+    from counted ones by more than a thousandth."""
     if counted is None:
         return work
     flops, known = work.flops, None if work.unit == "operation" else counted.flops  # of 8 bits, for which no peak is
