@@ -1,10 +1,9 @@
-"""Checks of results against float64, before anything is timed, because the time of a wrong result means nothing.
+"""Checks of results against float64: the same call on a copy of it that was made before the first call.
 
-A reference is the same call in float64, on a copy of it that was made before the first call. Where a result differs
-from it by more than the rounding errors of one sum, torch's own rule decides (``torch._dynamo.utils.same``): the error
-may be a few times the error that another run of the same precision has. This run computes in float64 and rounds the
-result of each operator (Higham and Pranesh, *Simulating low precision floating-point arithmetic*, 2019), since a run in
-the dtype itself would repeat a fault of that dtype.
+Where a result differs by more than the rounding errors of one sum, torch's own rule decides (``torch._dynamo.utils.
+same``): the error may be a few times the error of another run in the same precision. This run computes in float64 and
+rounds the result of each operator (Higham and Pranesh, *Simulating low precision floating-point arithmetic*, 2019),
+since a run in the dtype itself would repeat a fault of the dtype.
 """
 
 from __future__ import annotations
@@ -40,19 +39,15 @@ LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bf
 """However long the reduction, a larger relative error than this is a wrong result, not rounding."""
 for _table in (ROUNDOFF, LOOSEST):
     _table |= {f"complex{2 * bits}": _table[f"float{bits}"] for bits in (16, 32, 64)}
-FIRST = 10.0
-"""The first reference of a workload on a device may take this many times its allowance, so that each workload is
-checked once."""
+FIRST = 10.0  # The first reference of a workload on a device may take this many times its allowance
 _STEPS = 30
-"""A result's error may be this many times the error of a run whose inputs are moved by one unit of roundoff: that run
-rounds once an operator, a sum of many terms rounds at each term."""
+"""A result's error may be this many times the error of a run with inputs moved by one unit of roundoff: the run rounds
+once an operator, a sum of many terms rounds at each term."""
 _MOST_UNITS, _MOST_MOVED = 32.0, 6e-5
 """Whole numbers change only where a value lies at an edge, so that one unit moves too few: inputs are moved by so many
 units, but by no larger relative amount, and by 4 units in any case."""
 _AT_EDGES = 1e-2  # Where rounding moves no larger share of the whole numbers, a comparison of the others is a check
-_REPEATS = 5
-"""Calls of a copy that show whether the call changes what it uses: schedules begin with a step of zero, and gradients
-are summed over a few calls."""
+_REPEATS = 5  # Calls of a copy that show whether the call changes: schedules begin with a step of zero
 _COPIED_PER_S = 2e9  # bytes that a core copies
 _UNWRITTEN = "an output is not finite or was never written"
 _UNBOUNDED = "rounding makes NaN or an infinity of what is finite in float64, or changes what the call does"
@@ -91,15 +86,15 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
 
 @dataclass(slots=True)
 class Expected:
-    """An output of the reference, with the differences that tolerance and further runs explain: a relative ``error``,
-    and of whole numbers the elements that ``moved``, at most ``most_moved`` in one run. ``unwritten``: whether it is
-    NaN because nothing wrote it."""
+    """An output of the reference, with the differences that further runs explain: a relative ``error``, and of whole
+    numbers the elements that ``moved``, at most ``most_moved`` in one run. ``unwritten``: NaN since nothing wrote it.
+    """
 
     output: Output
     allowed: float
     unwritten: bool
     error: float = 0.0
-    moved: Any = None
+    moved: Any = False
     most_moved: int = 0
 
     def miss(self, got: torch.Tensor) -> str:
@@ -113,7 +108,7 @@ class Expected:
             return f"{kind} (tolerance {max(self.error, self.allowed):.3g})"
         other = others(got, wanted)
         count = int(other.sum())
-        moved = 0 if self.moved is None else min(int((other & self.moved).sum()), self.most_moved)
+        moved = min(int((other & self.moved).sum()), self.most_moved)
         explained = error <= self.error and 2 * moved >= count
         return "" if explained else f"{count} of {other.numel()} whole numbers are others, rounding moves {moved}"
 
@@ -126,7 +121,7 @@ class Expected:
         self.error = max(self.error, (2 if whole else factor) * error)
         if whole:
             moved = torch.ones_like(wanted, dtype=torch.bool) if values is None else others(values, wanted)
-            self.moved = moved if self.moved is None else self.moved | moved
+            self.moved = self.moved | moved
             self.most_moved = max(self.most_moved, int(moved.sum()))
         return error
 
@@ -138,12 +133,9 @@ class Expected:
 
 @dataclass(slots=True)
 class Reference:
-    """A copy of a call, made before the first call, which may change what it is given; it is copied again for each run.
-
-    ``precision``: the dtype whose rounding to expect. ``allowance``: seconds for all runs of the copy. ``exact``:
-    whether results must have the dtype that the call gives on a CPU. ``given``: a function that the test gave as the
-    reference, which may look at what the first call left.
-    """
+    """A copy of a call, which is copied again for each run. ``precision``: the dtype of the rounding errors.
+    ``allowance``: seconds for all runs of the copy. ``exact``: whether results must have the dtype that the call gives
+    on a CPU. ``given``: the test's own reference, a function, which may look at what the first call left."""
 
     call: CallCopy
     flops: float | None
@@ -162,9 +154,9 @@ class Reference:
     _streams: Any = field(default_factory=random_streams)
 
     def check(self, result: Any) -> Check:
-        """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`. The outcome is unchecked
-        where the call can't be repeated in float64, where float64 can't judge it, and where rounding or a free choice
-        moves the result by more than :data:`LOOSEST`."""
+        """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`. It is unchecked if the
+        call can't be repeated in float64, if float64 can't judge it, and if rounding or a free choice moves the result
+        by more than :data:`LOOSEST`."""
         try:
             got = outputs(result)
             self._expect(elements(result))
@@ -190,19 +182,15 @@ class Reference:
         return Check("passed", max(errors), max(each.error for each in self._expected))
 
     def check_last(self, result: Any) -> None:
-        """Compare a result of after the rounds with the reference's too. Raises
-        :class:`~gpubench.errors.WrongAnswer`."""
+        """Compare the result after the rounds too. Raises :class:`~gpubench.errors.WrongAnswer`."""
         with suppress(Incomparable, Uncopyable):
             self._explain(outputs(result), " after the rounds, while the first result was right")
 
     def why_another(self, copy: Callable[[], CallCopy]) -> str:
-        """Return why a later call may give another result: the call changes what it uses, or can't be repeated to see
-        that; empty if repeated calls agree.
-
-        The copy from before the first call is repeated in float64, so that small steps are seen. A reference of the
-        test's has no copy of the function: then ``copy`` makes copies as the call is now, of which the first results
-        agree too unless the call is a race.
-        """
+        """Return why a later call may give another result: the call changes its inputs, or can't be repeated to see
+        that; empty if repeated calls agree. The copy from before the first call is repeated in float64, so that small
+        steps are seen. With a reference of the test's ``copy`` makes copies of the call as it is now: the first results
+        of these agree too unless the call is a race."""
         own = self.given is None
         copy, allowed = (partial(self._copy, torch.float64), LOOSEST["float64"]) if own else (copy, self._allowed)
         try:
@@ -224,8 +212,7 @@ class Reference:
         return [each.output for each in self._expected]
 
     def _expect(self, count: int) -> None:
-        """Run the reference. Of NaN in its outputs only that of its own arithmetic is right, which is there without
-        poison too."""
+        """Run the reference. NaN in its outputs is right if it is there without poison too."""
         found = self._run(seen=self.seen)
         unwritten = [False] * len(found)
         if any(bool(each.values.isnan().any()) for each in found):
@@ -237,8 +224,8 @@ class Reference:
         self._runs = [1.0, -1.0, *[units, -units] * any(each.is_whole for each in found), 0.0]
 
     def _require_use(self, got: list[Output]) -> None:
-        """Raise :class:`Incomparable` where there is nothing to compare or to compute with, and
-        :class:`~gpubench.errors.WrongAnswer` for results of other dtypes than the same call on a copy has."""
+        """Raise Incomparable without anything to compare or to compute with, WrongAnswer for other dtypes than the same
+        call on a copy has."""
         if not (got or self._expected):
             raise Incomparable("the call returns no tensor and no number to compare")
         if not (self.inputs or self.given or self.seen.dtypes["float64"] or self.seen.dtypes["complex128"]):
@@ -256,7 +243,7 @@ class Reference:
                 raise WrongAnswer(f"wrong result: dtype {left.dtype}, a copy of the call gives {right.dtype}")
 
     def _miss(self, got: list[Output]) -> tuple[str, bool]:
-        """Return the unexplained difference, empty if there is none, and whether it is a number or shape of outputs."""
+        """Return the unexplained difference, if any, and whether it is a number or shape of outputs."""
         if len(got) != len(self._expected):
             return f"{len(got)} outputs, the reference has {len(self._expected)}", True
         for left, right in pairs(got, self._wanted):
@@ -266,8 +253,8 @@ class Reference:
         return next(filter(None, misses), ""), False
 
     def _explain(self, got: list[Output], when: str = "") -> str:
-        """Repeat the reference until that explains how a result differs, and return the reason. Raises
-        :class:`~gpubench.errors.WrongAnswer` where nothing does, :class:`Incomparable` where float64 can't judge."""
+        """Repeat the reference until a run explains how a result differs, and return the reason. Raises WrongAnswer if
+        none does, Incomparable if float64 can't judge."""
         reason, unwritten = "", any(each.unwritten for each in self._expected)
         while (miss := self._miss(got))[0]:
             if not (when or unwritten or reason):
@@ -285,9 +272,8 @@ class Reference:
         return reason
 
     def _widen(self, got: list[Output], run: float, resized: bool) -> None:
-        """Explain what one more run changes: with the inputs moved by so many units of roundoff, or with other free
-        choices. A run with another number of elements says nothing about a result that kept it, unless one unit of
-        roundoff is enough to change the number."""
+        """Explain the changes of one more run: with inputs moved by so many units of roundoff, or other free choices.
+        A run with another number of elements says nothing, unless one unit of roundoff changes the number."""
         steps, found, wanted = abs(run or 1.0), None, self._wanted
         with suppress(Exception):  # a decomposition that no longer exists, a loop without an end
             found = self._run(vary=not run, steps=run)
@@ -311,9 +297,8 @@ class Reference:
         return "the same call gives another result each time"
 
     def _require_values(self, got: list[Output]) -> None:
-        """Raise :class:`Incomparable` for a result that isn't a function of its inputs' values: sizes of a dtype,
-        addresses, and random numbers of the system. Without an operator of torch, a number can only be one of these:
-        ``len(pickle.dumps(x))``, ``id(x)``, ``secrets.randbelow(9)``, NumPy's ``matrix_rank``."""
+        """Raise Incomparable for sizes of a dtype, addresses, and random numbers of the system. Without an operator of
+        torch, a number can only be one of these: ``len(pickle.dumps(x))``, ``id(x)``, ``secrets.randbelow(9)``."""
         plain = all(not each.dtype or (each.is_whole and each.values.numel() == 1) for each in got)
         number = plain and not self.seen.dtypes.total()
         ranks = self.seen.ranks and any(
@@ -330,7 +315,7 @@ class Reference:
             raise Incomparable("the result depends on where the data lie in memory" if same else self._freedom)
 
     def _require_accuracy(self, got: list[Output]) -> None:
-        """Raise :class:`Incomparable` where the call's own dtype on a CPU is as far from float64 as the result."""
+        """Raise Incomparable if the call's own dtype on a CPU is as far from float64 as the result."""
         errors = []
         for each, left, right in zip(self._expected, got, self._run(own=True), strict=True):
             if each.miss(left.values):
@@ -342,19 +327,18 @@ class Reference:
 
     @property
     def _precision(self) -> str:
-        """The coarsest dtype that is computed in: the reference's own are float64 unless the function chooses them."""
+        """The coarsest dtype that is computed in: a reference computes in float64 unless the function chooses."""
         chosen = {each for each in self.seen.dtypes if "64" not in each and each != "float32"}
         return coarsest({self.precision, *chosen}, self.precision)
 
     def _copy(self, dtype: torch.dtype | None) -> CallCopy:
-        """Return a copy of the call with numbers in this dtype."""
         call = copy_call(self.call.function, self.call.args, self.call.kwargs, dtype=dtype)
         return dataclasses.replace(call, function=self.given or call.function, shared=self.call.shared)
 
     def _run(
         self, seen: Seen | None = None, own: bool = False, vary: bool = False, steps: float = 0.0, poison: bool = True
     ) -> list[Output]:
-        """Return the outputs of a copy of the call: in float64 or in its ``own`` dtype, with other free choices
+        """Return the outputs of a copy of the call: in float64 or its ``own`` dtype, with other free choices
         (``vary``), or with inputs moved by so many ``steps`` of roundoff and rounded results."""
         start = time.perf_counter()
         call = self._copy(None if own else torch.float64)
@@ -381,9 +365,8 @@ class Reference:
 def prepare_reference(
     call: Call, precision: str, allowance: float, estimate: Estimate, library: Implementation, *, exact: bool = False
 ) -> Reference | Check:
-    """Return the reference, or an unchecked :class:`Check` that says why there is none. ``allowance``: seconds that it
-    may take. ``precision``: the dtype whose rounding to expect. ``library``: the library of the call. ``exact``:
-    whether results must have the dtype that a copy of the call gives on the CPU."""
+    """Return the :class:`Reference` in this ``precision``, ``allowance`` and exactness of a call with a library, or an
+    unchecked :class:`Check` that says why there is none."""
     check, function, args, kwargs = call.request.check, call.request.function, call.args, dict(call.kwargs)
     if check is False or isinstance(check, str):
         return unchecked(check or "check=False")
