@@ -76,7 +76,7 @@ def running(*words: str) -> str:
 
 EXPRESSION = """from pathlib import Path
 from gpubench.measure.session import Mode, Session, Settings
-from gpubench.measure.source import expressions
+from gpubench.measure.expression import expressions
 from gpubench.plugin.expressions import Expressions
 settings = Settings(devices=("cpu",), preset="smoke", ceilings=False, brief=True)
 Expressions(expressions(["1 + 1"]), Session(settings, Mode.RUN)).run(Path("journal"))"""

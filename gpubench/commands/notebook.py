@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
-from ..measure.source import Timing, expressions, parse_sizes
+from ..measure.expression import Timing, expressions, parse_sizes, pausing_loop
 from ..runfile import options
 from ..runfile.journal import recorded
 from ..runfile.ledger import LEDGER, RUN_FILE, assemble
@@ -177,7 +177,6 @@ def _computes_with_text(line: str) -> bool:
 def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     """Measure in this process, with its settings as before afterwards; ``asked`` are options of a run."""
     from ..measure.data import dtypes_of
-    from ..measure.expression import pausing_loop
     from ..measure.session import Mode, Session, Settings
     from ..measure.state import State
     from ..plugin.expressions import Expressions

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..errors import UsageError, clean
-from ..measure.source import Timing, expressions, hints, is_python, parse_sizes
+from ..measure.expression import Timing, expressions, hints, is_python, parse_sizes
 from ..runfile import options
 from ..runfile.facts import plain_memory_note
 from ..runfile.flags import judge

@@ -23,12 +23,11 @@ from ..devices.implementations import TORCH
 from ..errors import Unmeasurable, UsageError
 from ..measure.copies import CallCopy
 from ..measure.data import MEMORY_SHARE
-from ..measure.expression import advising, bound_call, difference_of
+from ..measure.expression import Timing, advising, bound_call, difference_of, on_numpy
 from ..measure.fixture import Gpubench
 from ..measure.prepare import Declared
 from ..measure.rounds import Bound, take_turns
 from ..measure.session import Mode, Session, Settings
-from ..measure.source import Timing, on_numpy
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
 from ..runfile.journal import recorded

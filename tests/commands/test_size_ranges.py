@@ -10,7 +10,7 @@ from records import run
 
 from gpubench.commands.sizes import Span, further_size, keep, said, span_of
 from gpubench.errors import Unmeasurable, UsageError
-from gpubench.measure.source import Timing
+from gpubench.measure.expression import Timing
 from gpubench.plugin.expressions import Expressions, Growth
 from gpubench.report.results import Results
 from gpubench.runfile import thresholds

@@ -13,7 +13,7 @@ from gpubench.commands import time
 from gpubench.commands.cli import parser
 from gpubench.commands.time import timing_of
 from gpubench.errors import UsageError
-from gpubench.measure.source import expressions, parse_sizes
+from gpubench.measure.expression import expressions, parse_sizes
 from gpubench.runfile.runs import read
 from gpubench.supervise import progress
 

@@ -10,10 +10,9 @@ import torch
 from gpubench.errors import UsageError
 from gpubench.measure import probes
 from gpubench.measure.data import dtypes_of
-from gpubench.measure.expression import difference_of, function_of
+from gpubench.measure.expression import difference_of, expressions, function_of, hints, names_in, parse
 from gpubench.measure.fixture import implausible_flags
 from gpubench.measure.session import Session, Settings
-from gpubench.measure.source import expressions, hints, names_in, parse
 from gpubench.runfile.schema import Case, Ceilings, Work
 
 

@@ -11,8 +11,8 @@ import torch
 from gpubench.devices import base
 from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure import probes
+from gpubench.measure.expression import Timing, expressions
 from gpubench.measure.session import Mode, Session, Settings
-from gpubench.measure.source import Timing, expressions
 from gpubench.plugin.expressions import Expressions
 from gpubench.runfile.journal import recorded
 from gpubench.runfile.ledger import assemble
