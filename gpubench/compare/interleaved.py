@@ -29,9 +29,8 @@ from ..supervise.process import on_signals
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
-from .reasons import Cause
+from .evidence import FALSE_DISCOVERIES, POWER, SUSPICION, Cause
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, add_runs
-from .tests import FALSE_DISCOVERIES, POWER, SUSPICION
 from .verdict import INCONCLUSIVE, USUAL_SPREAD, Terms, Verdict
 
 TURN_DEADLINE_S = 600.0

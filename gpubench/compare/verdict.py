@@ -1,8 +1,7 @@
 """Faster, slower, same or inconclusive: a verdict for each benchmark, with false alarms controlled over all of them.
 
-``evidence`` says which processes count, ``drift`` the effect of the machine, ``tests`` how clear a change is;
-here it gets its word. ``slower`` takes two things: p, adjusted by the method of Benjamini and Hochberg over all
-benchmarks, reaches 2.5 %, and the estimate reaches the threshold.
+``evidence`` says how clear a change is. ``slower`` takes two things: p, adjusted by the method of Benjamini and
+Hochberg over all benchmarks, reaches 2.5 %, and the estimate reaches the threshold.
 
 A set of runs may hold a screening and fresh runs of its suspects. If a benchmark has fresh runs on both sides,
 these alone count; a benchmark without them is never called slower, so none is judged by the data that made it suspect.
@@ -18,11 +17,20 @@ from dataclasses import dataclass, replace
 from ..runfile.quantities import counted
 from ..statistics import inference, intervals
 from ..statistics.intervals import Interval
-from .drift import RUN_DRIFT, hidden_variance, with_drift
-from .evidence import Drift, Evidence, evidence_of
-from .reasons import BUSY, EASED, FEWER_THREADS, HELD_UP, USE_QUIETER, Cause, Reason
+from .evidence import (
+    BUSY,
+    FALSE_DISCOVERIES,
+    HELD_UP,
+    POWER,
+    USE_QUIETER,
+    Cause,
+    Evidence,
+    Reason,
+    evidence_of,
+    tail,
+    tested,
+)  # fmt: skip
 from .samples import SCREEN, CaseKey, Cases
-from .tests import FALSE_DISCOVERIES, POWER, larger_p, suspicions, tail, tested
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NO_SIGN = "faster", "slower", "same", "inconclusive", "no sign of a change"
 THRESHOLD = 0.05
@@ -30,6 +38,8 @@ USUAL_SPREAD = 0.03  # spread of most benchmarks' processes on an idle machine, 
 HIDES = 0.2
 """A benchmark in which a change of this share stays hidden is inconclusive: no sign of a change would sound cleared."""
 MOST_NEEDED = 100
+EASED = frozenset({Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN})
+"""Causes that fewer threads make rarer, where the work has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +114,16 @@ class Verdict:
 
 def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
     """Verdicts on the benchmarks of both sides, in the order of the new."""
-    first, fresh = (_gathered((base, new), terms, stage) for stage in (False, True))
+    first, fresh = (
+        evidence_of((base, new), stage, terms.in_turn[stage], terms.moved, terms.unknown) for stage in (False, True)
+    )
     fresh = {key: item for key, item in fresh.items() if min(map(len, item.sides)) > 1}
     # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.
     evidence = tested(first) | {key: item for key, item in tested(first | fresh).items() if key in fresh}
     screened = any(one.stage for side in (base, new) for seen in side.values() for one in seen)
     family = [key for key in evidence if key in fresh or not screened]
     ps = [
-        inference.benjamini_hochberg([larger_p(evidence[key], slower, terms.least) for key in family])
+        inference.benjamini_hochberg([evidence[key].larger_p(slower, terms.least) for key in family])
         for slower in (True, False)
     ]
     tails = [tail(adjusted, FALSE_DISCOVERIES) for adjusted in ps]
@@ -126,20 +138,6 @@ def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
     return verdicts
 
 
-def _gathered(all_runs: tuple[Cases, Cases], terms: Terms, fresh: bool) -> dict[CaseKey, Evidence]:
-    """The evidence for each benchmark with the drift of the machine, from the fresh runs or from the others.
-
-    No drift is subtracted where base and new were measured in turn, since drift affects both, nor between machines,
-    where the change that all benchmarks share is the answer.
-    """
-    evidence = evidence_of(all_runs, fresh, terms.in_turn[fresh], terms.unknown)
-    if terms.in_turn[fresh]:
-        return evidence
-    if terms.moved:
-        return {key: replace(item, drift=Drift(hidden=RUN_DRIFT)) for key, item in evidence.items()}
-    return with_drift(evidence, all_runs, fresh)
-
-
 def _plain(key: CaseKey, evidence: Evidence) -> Verdict:
     """A verdict with the 95 % interval of the benchmark alone; it stays inconclusive until it is decided."""
     base_s, new_s = evidence.times
@@ -149,8 +147,8 @@ def _plain(key: CaseKey, evidence: Evidence) -> Verdict:
         return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count)
     screened = evidence.sides[0][0].stage == SCREEN
     error = min(change.error for change in (evidence.changes[::3] if screened else evidence.changes[:1]))
-    spread = math.sqrt(max(0.0, error**2 - hidden_variance(evidence)) / (1 / count[0] + 1 / count[1]))
-    seen = math.expm1(min(inference.detectable(change, level, POWER) for change, level in suspicions(evidence)))
+    spread = math.sqrt(max(0.0, error**2 - evidence.hidden_variance) / (1 / count[0] + 1 / count[1]))
+    seen = math.expm1(min(inference.detectable(change, level, POWER) for change, level in evidence.suspicions))
     ratio = evidence.changes[2].interval()
     return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count, spread=spread, seen=seen)
 
@@ -180,7 +178,7 @@ def _screened(verdict: Verdict, evidence: Evidence, terms: Terms) -> Verdict:
     if evidence.changes:
         suspect = any(
             min(change.larger_p(), change.inverse().larger_p()) <= level and abs(change.log) >= least / 2 - 1e-9
-            for change, level in suspicions(evidence)
+            for change, level in evidence.suspicions
         )
         if _is_same(verdict, terms):
             return replace(verdict, verdict=SAME)
@@ -191,7 +189,7 @@ def _screened(verdict: Verdict, evidence: Evidence, terms: Terms) -> Verdict:
     own, seen = math.expm1(abs(math.log(verdict.ratio.value))), max(verdict.seen or 0.0, math.expm1(least / 2))
     # The fastest rounds would show such a change, but the medians, which the ratio is of, don't.
     if own > seen:
-        seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in suspicions(evidence)))
+        seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in evidence.suspicions))
         verdict = replace(verdict, seen=max(own, seen))
     if own > seen or seen >= HIDES:
         share = max(own, seen)
@@ -240,7 +238,7 @@ def _is_same(verdict: Verdict, terms: Terms) -> bool:
 def _because(verdict: Verdict, why: Reason, in_turn: bool = True) -> Verdict:
     threads = why.cause in EASED and verdict.key.implementation  # unknown of a test without the fixture
     advice = why.cause.advice.replace(BUSY, USE_QUIETER) if in_turn else why.cause.advice  # alternately already
-    return replace(verdict, why=why, advice=advice + FEWER_THREADS * bool(threads), need=why.cause.need)
+    return replace(verdict, why=why, advice=advice + ", or fewer --threads" * bool(threads), need=why.cause.need)
 
 
 def percent(share: float) -> str:

@@ -14,7 +14,7 @@ import records
 from suites import NAMES, change, plain, run_file
 
 from gpubench.commands.cli import main
-from gpubench.compare.reasons import Cause, Reason
+from gpubench.compare.evidence import Cause, Reason
 from gpubench.runfile.schema import Case
 
 

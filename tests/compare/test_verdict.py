@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpubench.compare.comparison import Comparison, change_text
-from gpubench.compare.reasons import Cause, Reason
+from gpubench.compare.evidence import Cause, Reason
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Observation
 from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Terms, judge, percent
 
