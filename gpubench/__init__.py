@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .devices.implementations import Implementation, register_implementation
     from .measure.clock import add_wait, timer
     from .measure.fixture import Gpubench
-    from .profiling.call import profile
+    from .profiling.script import profile
     from .report.results import Results
     from .runfile.runs import read
     from .runfile.schema import Run
@@ -32,7 +32,7 @@ _HOMES = {
     "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "devices.implementations",
     "Results": "report.results", "Run": "runfile.schema", "register_implementation": "devices.implementations",
     "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
-    "profile": "profiling.call", "read": "runfile.runs", "register": "devices", "threshold": "runfile.thresholds",
+    "profile": "profiling.script", "read": "runfile.runs", "register": "devices", "threshold": "runfile.thresholds",
     "time": "commands.notebook",
     "timer": "measure.clock",
 }  # fmt: skip

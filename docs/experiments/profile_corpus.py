@@ -217,7 +217,7 @@ def compare(name: str, words: list[str], source: Path, whole: bool = True) -> No
         shutil.copytree(source, watched)
         command = [sys.executable, "-m", "gpubench", "profile", "--device", "cpu", "--json", str(result), *words]
         if whole:  # with all phases in few steps
-            session = {"result": str(result), "words": words, "to_the_end": True, "plan": PLAN}
+            session = {"result": str(result), "words": words, "to_the_end": True, **PLAN}
             command = [sys.executable, "-P", "-m", "gpubench.profiling.script", json.dumps(session)]
         output, code, files = run(command, watched)
         profile = json.loads(result.read_text()) if result.exists() else {}

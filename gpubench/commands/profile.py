@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import glob
 import json
 import os
 import signal
@@ -12,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
 from ..errors import UsageError, clean
 from ..profiling.profile import Profile
@@ -60,8 +60,7 @@ def _count(least: int, most: int) -> Any:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 if a step was measured, the script's own exit code if it failed before or ran to its end, and 2 for a
     refusal. Raises UsageError for a script or an option that can't be used."""
-    from ..profiling.gpus import cards_of, complete
-    from ..profiling.profile_text import bars_of, screen
+    from ..profiling.profile_answer import bars_of, cards_of, complete, screen
     from ..runfile.writer import picture_format, replace
 
     if not args.words:
@@ -81,7 +80,7 @@ def main(args: argparse.Namespace) -> int:
     if profile.refusal:
         _say(f"{name}: {profile.refusal}")
         return code if code and (args.to_the_end or profile.ended == "failed") else _REFUSED
-    profile = _beside_gpu(args, _of_runs(args, profile))
+    profile = _repeated(args, profile)
     complete(profile, cards)
     print("\n".join(["", *map(clean, screen(profile))]), flush=True)
     if args.json:
@@ -98,24 +97,42 @@ def _say(text: str) -> None:
     print(clean(f"gpubench profile: {text}"), file=sys.stderr, flush=True)
 
 
-def _measured(args: argparse.Namespace, hidden: bool = False) -> tuple[int, Profile]:
-    """Run the script once, with GPUs ``hidden`` or not; return its exit code and the result."""
+def _repeated(args: argparse.Namespace, profile: Profile) -> Profile:
+    """Run the script again, and take mean and interval from the means of all runs; then once more on the CPU if it used
+    a GPU, and keep the GPU's time beside it."""
+    others = [_measured(args)[1] for _ in range(args.runs - 1)]
+    means, step = [each.step.mean_s for each in (profile, *others) if each.step], profile.step
+    if len(means) > 1 and step:
+        interval = median_interval(means)
+        step.low_s, step.high_s, profile.runs = interval.low, interval.high, len(means)
+    if profile.device == "cpu" or step is None:
+        return profile
+    on_cpu = _measured(args, HIDDEN)[1]
+    if on_cpu.refusal:
+        _say(f"on the CPU: {on_cpu.refusal}; only the GPU is shown")
+        return profile
+    on_cpu.measured[profile.gpu or profile.device] = step.low_s, step.mean_s, step.high_s or step.mean_s
+    return on_cpu
+
+
+def _measured(args: argparse.Namespace, environment: Mapping[str, str] = {}) -> tuple[int, Profile]:
+    """Run the script once; return its exit code and the result."""
     with tempfile.TemporaryDirectory(prefix="gpubench-profile-") as folder:
         result = Path(folder) / "profile.json"
         session = {"result": str(result), "words": args.words, "module": args.module, "line": args.step}
-        session |= {"to_the_end": args.to_the_end, "plan": {"steps": args.steps, "steps_s": 0.0} if args.steps else {}}
+        session |= {"to_the_end": args.to_the_end} | ({"steps": args.steps, "steps_s": 0.0} if args.steps else {})
         words = [sys.executable, "-P", "-m", "gpubench.profiling.script", json.dumps(session)]
-        code = _run(words, HIDDEN if hidden or args.device == "cpu" else {})
+        code = _run(words, HIDDEN if args.device == "cpu" else environment)
         if result.exists():
             return code, msgspec.json.decode(result.read_bytes(), type=Profile)
         how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
         return abs(code), Profile(args.words[0], refusal=f"{how} before it was measured", ended="failed")
 
 
-def _run(words: list[str], environment: dict[str, str]) -> int:
+def _run(words: list[str], environment: Mapping[str, str]) -> int:
     """Run a process in a session of its own, and end the rest of the session."""
     before = {number: signal.signal(number, _leave) for number in ENDING}
-    child = subprocess.Popen(bound(words), env=os.environ | environment, start_new_session=True)
+    child = subprocess.Popen(bound(words), env={**os.environ, **environment}, start_new_session=True)
     seen = {child.pid}
     try:
         while child.poll() is None:
@@ -135,11 +152,11 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def _session(leader: int) -> Iterator[int]:
-    """Yield the processes of a session; none where the system has no /proc."""
-    for path in glob.iglob("/proc/[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.getsid(int(path[6:])) == leader and "\nState:\tZ" not in Path(path, "status").read_text():
-                yield int(path[6:])
+    """Yield the living processes of a session."""
+    for process in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getsid(process) == leader and psutil.Process(process).status() != psutil.STATUS_ZOMBIE:
+                yield process
 
 
 def _end(leader: int, seen: set[int]) -> None:
@@ -152,29 +169,6 @@ def _end(leader: int, seen: set[int]) -> None:
                 with contextlib.suppress(OSError):
                     os.kill(process, number)
             time.sleep(0.05)
-    for process in seen:
-        for path in glob.iglob(f"/dev/shm/torch_{process}_*"):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-
-
-def _of_runs(args: argparse.Namespace, profile: Profile) -> Profile:
-    """Run the script again, and take mean and interval from the means of all runs."""
-    others = [_measured(args)[1] for _ in range(args.runs - 1)]
-    means = [each.step.mean_s for each in (profile, *others) if each.step]
-    if len(means) > 1 and profile.step:
-        interval = median_interval(means)
-        profile.step.low_s, profile.step.high_s, profile.runs = interval.low, interval.high, len(means)
-    return profile
-
-
-def _beside_gpu(args: argparse.Namespace, profile: Profile) -> Profile:
-    """Run a script that used a GPU once more on the CPU, and keep the GPU's time beside it."""
-    if profile.device == "cpu" or profile.step is None:
-        return profile
-    on_cpu, step = _measured(args, hidden=True)[1], profile.step
-    if on_cpu.refusal:
-        _say(f"on the CPU: {on_cpu.refusal}; only the GPU is shown")
-        return profile
-    on_cpu.measured[profile.gpu or profile.device] = step.low_s, step.mean_s, step.high_s or step.mean_s
-    return on_cpu
+    for path in Path("/dev/shm").glob("torch_*"):
+        if path.name.split("_")[1] in map(str, seen):
+            path.unlink(missing_ok=True)

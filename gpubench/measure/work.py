@@ -184,14 +184,14 @@ def count_real(request: Request, devices: Iterable[Device] = ()) -> Counted:
 
 class Seen:
     """The operators of a call: ``peak`` is the most bytes that tensors made by it held at once, ``operations`` the
-    number of launches, ``moved`` the bytes that these read and wrote, ``flops`` their FLOPs. ``failure`` is the reason
-    why some are missing."""
+    number of launches, ``groups`` their counts, FLOPs and bytes by kind and size, ``moved`` the bytes that these read
+    and wrote, ``flops`` their FLOPs. ``failure`` is the reason why some are missing."""
 
     def __init__(self) -> None:
         self.flops = self._convolution_flops = 0.0
         self.peak = self.operations = self.moved = self._now = 0
         self._has_own_switch, self.failure, self._opaque = False, "", False  # opaque: a tensor's layout hides its bytes
-        self._groups: dict[tuple[str, int, int], list[float]] = {}
+        self.groups: dict[tuple[str, int, int], list[float]] = {}
         self._made: set[int] = set()
         self._given: dict[int, Any] = {}  # storages that were made elsewhere, kept alive
         self._written: set[int] = set()
@@ -254,7 +254,7 @@ class Seen:
         self.moved += nbytes
         if nbytes:
             size = kind, int(flops / count).bit_length(), (nbytes // count).bit_length()
-            group = self._groups.setdefault(size, [0, 0.0, 0.0])
+            group = self.groups.setdefault(size, [0, 0.0, 0.0])
             group[:] = group[0] + count, group[1] + flops, group[2] + nbytes
 
     def _full(self, *values: Any) -> list[Any]:
@@ -269,9 +269,9 @@ class Seen:
 
     def operators(self) -> tuple[Operators, ...]:
         """Return the operators by kind and size; none if they are unreliable or too many for a results file."""
-        if self._opaque or len(self._groups) > MOST_OPERATORS:
+        if self._opaque or len(self.groups) > MOST_OPERATORS:
             return ()
-        return tuple(Operators(kind, int(count), *sums) for (kind, *_), (count, *sums) in self._groups.items())
+        return tuple(Operators(kind, int(count), *sums) for (kind, *_), (count, *sums) in self.groups.items())
 
     def counted(self, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> Counted:
         """Return the work of the call, with its arguments and result. Raises :class:`Unmeasurable` if it wasn't seen as

@@ -7,10 +7,11 @@ flushed: an exception would be caught by its ``except``, and would run its ``fin
 from __future__ import annotations
 
 import _thread
+import ast
 import builtins
 import contextlib
-import importlib.abc
 import importlib.util
+import json
 import os
 import runpy
 import sys
@@ -20,18 +21,16 @@ import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
-from itertools import pairwise
 from pathlib import Path
 from threading import get_ident, main_thread
 from typing import Any, NoReturn
 
 import msgspec
 
+from ..errors import UsageError
 from ..runfile.quantities import counted
-from .notes import DATA, EVALUATION, PARTS, PYTHON, StepNotes, correlation, mean_interval, parts_of, train_keys
-from .places import MARK, busiest_loop, frames, line_of, marked
-from .profile import LoaderFacts, Profile, Step
-from .watcher import BATCH, LINE, RANKS, SALVAGED, STEPPED, Plan, Watcher
+from .profile import DATA, PYTHON, LoaderFacts, Profile, Step, StepNotes, correlation, mean_interval
+from .watcher import BATCH, LINE, RANKS, SALVAGED, STEPPED, Plan, Watcher, frames, line_of
 
 ALONE_BATCHES, ALONE_S = 25, 3.0
 """Batches and seconds for which a loader runs alone."""
@@ -41,30 +40,25 @@ that has no step yet."""
 NO_STEP_S, SAID_S = 600.0, 30.0
 """Seconds without a step after which a script is given up, and between two lines that say where it is."""
 NEEDS_CUDA = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA is not available")
-
-
-class Session(msgspec.Struct):
-    """The request of the command: the file of the result, the script and its words, and how to run it."""
-
-    result: str
-    words: list[str]
-    module: bool = False
-    to_the_end: bool = False
-    line: int | None = None
-    plan: Plan = Plan()
+MARK = "__gpubench_step__"
+"""The function that a marked loop calls at the begin of each turn."""
 
 
 class Script:
-    """A script that runs, its watcher, and the result so far.
+    """A script that runs, with its ``words``, its watcher, and the ``result`` so far, which is a file.
 
     A thread samples the lines of the script: it names a line, and gives no shares, since it prefers calls that release
     the interpreter's lock.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.session, self.path, self.profile = session, os.path.abspath(session.words[0]), Profile(session.words[0])
+    def __init__(
+        self, result: str, words: list[str], *, module: bool = False, to_the_end: bool = False, line: int | None = None,
+        **plan: Any,
+    ) -> None:  # fmt: skip
+        self._result, self._words, self._module, self._to_the_end, self._line = result, words, module, to_the_end, line
+        self._path, self.profile, self._plan = os.path.abspath(words[0]), Profile(words[0]), Plan(**plan)
         self._tasks, self._before = self._later(), None
-        self.watcher = Watcher(session.plan, lambda: next(self._tasks, False))
+        self.watcher = Watcher(self._plan, lambda: next(self._tasks, False))
         self._tracer = self._counting = self.main = None  # type: Any
         self._began_s, self._said_s = time.monotonic(), 0.0
         self._thread, self._samples, self._is_sampled = get_ident(), list[tuple[str, str]](), True
@@ -90,13 +84,11 @@ class Script:
         self._finish()
 
     def _sampled(self) -> Iterator[bool]:
-        began_s, count = time.perf_counter(), 0
-        self._samples, self._thread, self._is_sampled = [], self.watcher.thread, True
-        while count < SAMPLED_STEPS and time.perf_counter() - began_s < self.session.plan.sampled_s:
-            if len(self._samples) >= SAMPLES:
-                break
-            count += 1
-            yield True
+        until_s, self._samples = time.perf_counter() + self._plan.sampled_s, []
+        self._thread, self._is_sampled = self.watcher.thread, True
+        for _ in range(SAMPLED_STEPS):
+            if time.perf_counter() < until_s and len(self._samples) < SAMPLES:
+                yield True
         self._is_sampled, lines = False, defaultdict[str, Counter[str]](Counter)
         for region, line in self._samples:
             lines[region][line] += 1
@@ -114,11 +106,10 @@ class Script:
             self.watcher.lose("launches", why)
             return
         self._tracer, steps = Tracer(), list[StepNotes]()
-        while len(steps) < self.session.plan.traced and (not steps or steps[0][1] - steps[0][0] < 2.0):
+        while len(steps) < self._plan.traced and (not steps or steps[0][1] - steps[0][0] < 2.0):
             yield True
             steps.append(self.watcher.between(*self.watcher.later))
-        tracer, self._tracer = self._tracer, None
-        self.profile.traced = True
+        tracer, self._tracer, self.profile.traced = self._tracer, None, True
         self.profile.parts = split_host(self.profile.regions, steps, tracer.stop(), self._train)
 
     def _counted(self) -> Iterator[bool]:
@@ -136,24 +127,18 @@ class Script:
 
     def _fill_steps(self) -> None:
         watcher, profile, steps, torch = self.watcher, self.profile, self.watcher.steps(), sys.modules["torch"]
-        self._train = train = train_keys([notes for _, _, notes in steps])
-        split = [parts_of(notes, begin, end, train, watcher.compiled) for begin, end, notes in steps]
-        means = {name: sum(parts[name] for parts in split) / len(split) for name in PARTS}
-        profile.evaluation_s = means.pop(EVALUATION)
-        profile.parts = profile.regions = means
-        profile.steps = [[parts[name] for name in means] for parts in split]
+        self._train = train = profile.split(steps, watcher.compiled)
         loaders = [(loader, line) for key, (loader, line) in watcher.loaders.items() if key in train]
         profile.loaders = [LoaderFacts(line, each.num_workers, bool(each.pin_memory)) for each, line in loaders]
         seconds = [sum(each) for each in profile.steps]
         mean = mean_interval(seconds, profile.workers or 1)
         batches = sum(n[1:3] == ("-", DATA) and n[3] in train for _, _, notes in steps for n in notes) / len(steps)
-        turn = f"one turn of line {self.session.line}" if self.session.line else "one call"
+        turn = f"one turn of line {self._line}" if self._line else "one call"
         mark = {LINE: turn, STEPPED: type(watcher.optimizer).__name__, BATCH: "a batch"}.get(watcher.rank, "")
-        first_s = next((end - begin for begin, end in pairwise(watcher.warm)), None)
         profile.step = Step(
-            mark, RANKS[watcher.rank], len(steps), sum(means.values()), mean.low, mean.high, batches,
-            warm=len(watcher.warm) - 1, first_s=first_s, rho=correlation(seconds),
-        )  # fmt: skip
+            mark, RANKS[watcher.rank], len(steps), sum(profile.parts.values()), mean.low, mean.high, batches
+        )
+        profile.step.warm, profile.step.rho = len(watcher.warm) - 1, correlation(seconds)
         profile.compiled = watcher.compiled
         with self.watcher.losing("machine"):
             from ..devices import CPU
@@ -167,9 +152,9 @@ class Script:
     def _finish(self) -> None:
         """Write the result; end the process, unless the script is to run to its end."""
         self._is_sampled = False
-        self.profile.ended = "ended" if self.session.to_the_end else "stopped"
+        self.profile.ended = "ended" if self._to_the_end else "stopped"
         self._write()
-        if self.session.to_the_end:
+        if self._to_the_end:
             return self.watcher.restore()
         self.watcher.phase = "over"
         with self.watcher.losing("alone"):
@@ -206,7 +191,7 @@ class Script:
 
     def _write(self) -> None:
         self.profile.lost = {**self.watcher.lost}
-        Path(self.session.result).write_bytes(msgspec.json.encode(self.profile))
+        Path(self._result).write_bytes(msgspec.json.encode(self.profile))
 
     # The look from outside --------------------------------------------------------------------------------------------
 
@@ -215,7 +200,7 @@ class Script:
             time.sleep(BRIEF_S if self.watcher.phase == "later" else LONG_S)
             frame = sys._current_frames().get(self._thread) if self._is_sampled else None
             if self._is_sampled and self._look(time.monotonic() - self._began_s, frame):
-                own = [each for each in frames(frame) if each.f_code.co_filename == self.path]
+                own = [each for each in frames(frame) if each.f_code.co_filename == self._path]
                 self._turns.update(each.f_lineno for each in own[-1:])
                 region = next(iter(self.watcher.stacks[self._thread]), PYTHON)
                 self._samples.append((region, line_of(frame)))
@@ -272,8 +257,8 @@ class Script:
             why = f"It ran to its end in {time.monotonic() - self._began_s:.0f} s, without an optimizer, backward, a"
             why = f"no step was found, so nothing was measured. {why} DataLoader or a module."
             with contextlib.suppress(Exception):
-                if loop := busiest_loop(Path(self.path).read_bytes(), self._turns):
-                    place = f"{os.path.basename(self.path)}:{loop[0]}"
+                if loop := busiest_loop(Path(self._path).read_bytes(), self._turns):
+                    place = f"{os.path.basename(self._path)}:{loop[0]}"
                     why += f" {loop[1]:.0%} of its time is in the loop at {place}: --step {loop[0]}"
             self._refuse(why)
 
@@ -284,25 +269,48 @@ class Script:
     def code(self) -> tuple[Any, dict[str, Any]]:
         """Return the code to run, and the names that Python gives to its module. Raises SystemExit if it has no loop at
         the line that marks a step."""
-        session, names = self.session, dict[str, Any](__spec__=None, __package__=None)
-        sys.argv = list(session.words)
-        if session.module:
+        names = dict[str, Any](__spec__=None, __package__=None)
+        sys.argv = list(self._words)
+        if self._module:
             sys.path.insert(0, os.getcwd())
-            _, spec, code = runpy._get_module_details(session.words[0])  # type: ignore[attr-defined]
-            self.path = sys.argv[0] = spec.origin
+            _, spec, code = runpy._get_module_details(self._words[0])  # type: ignore[attr-defined]
+            self._path = sys.argv[0] = spec.origin
             names = {"__spec__": spec, "__package__": spec.parent, "__loader__": spec.loader}
         else:
-            sys.path.insert(0, os.path.dirname(os.path.realpath(self.path)))
-            names["__loader__"] = loader = SourceFileLoader("__main__", self.path)
-            code = compile(loader.get_data(self.path), self.path, "exec", dont_inherit=True)
-        if session.line is not None:
-            tree = marked(Path(self.path).read_bytes(), session.line)
+            sys.path.insert(0, os.path.dirname(os.path.realpath(self._path)))
+            names["__loader__"] = loader = SourceFileLoader("__main__", self._path)
+            code = compile(loader.get_data(self._path), self._path, "exec", dont_inherit=True)
+        if self._line is not None:
+            tree = marked(Path(self._path).read_bytes(), self._line)
             if tree is None:
-                self._refuse(f"--step {session.line}: no loop is there")
+                self._refuse(f"--step {self._line}: no loop is there")
                 raise SystemExit(2)
             setattr(builtins, MARK, self.watcher.turn)
-            code = compile(tree, self.path, "exec", dont_inherit=True)
-        return code, names | {"__file__": self.path, "__cached__": None, "__builtins__": builtins}
+            code = compile(tree, self._path, "exec", dont_inherit=True)
+        return code, names | {"__file__": self._path, "__cached__": None, "__builtins__": builtins}
+
+
+def _loops(tree: ast.Module) -> dict[ast.For | ast.While | ast.AsyncFor, range]:
+    """Return the loops with their lines, outer loops first."""
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While | ast.AsyncFor))
+    return {node: range(node.lineno, (node.end_lineno or 0) + 1) for node in loops}
+
+
+def busiest_loop(source: str | bytes, turns: Counter[int]) -> tuple[int, float] | None:
+    """Return the line of the innermost loop of a script that holds nearly all samples, and its share of them."""
+    total, lines_of = sum(turns.values()) or 1, _loops(ast.parse(source)).values()
+    shares = [(lines[0], sum(n for line, n in turns.items() if line in lines) / total) for lines in lines_of]
+    return next((loop for loop in reversed(shares) if loop[1] > 0.8), None)
+
+
+def marked(source: str | bytes, line: int) -> ast.Module | None:
+    """Return the script with a mark in the innermost loop at a line; None if no loop is there."""
+    tree = ast.parse(source)
+    bodies = [node.body for node, lines in _loops(tree).items() if line in lines]
+    if not bodies:
+        return None
+    bodies[-1].insert(0, ast.copy_location(ast.parse(f"{MARK}()").body[0], bodies[-1][0]))
+    return ast.fix_missing_locations(tree)
 
 
 def switch_off(code: int) -> NoReturn:
@@ -313,31 +321,27 @@ def switch_off(code: int) -> NoReturn:
     os._exit(code)
 
 
-class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Calls a function right after the script has imported torch, before the script takes names from it."""
+def _after_torch(then: Callable[[], None]) -> None:
+    """Call a function right after the script has imported torch, before the script takes names from it."""
 
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """Return the spec of torch with its loader followed by the function."""
+    def find_spec(name: str, *_: Any) -> Any:
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
+        sys.meta_path.remove(finder)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (execute(module), self._then())  # type: ignore[assignment,method-assign]
+            spec.loader.exec_module = lambda module: (execute(module), then())  # type: ignore[assignment,method-assign]
         return spec
+
+    finder: Any = types.SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.insert(0, finder)
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the session of a JSON text, and return the script's exit code. Raises its SystemExit."""
-    script, failure = Script(msgspec.json.decode(words[0], type=Session)), None
-    if "torch" in sys.modules:
-        script.hook()
-    else:
-        sys.meta_path.insert(0, _AfterTorch(script.hook))
+    """Run the script of a JSON text, the arguments of :class:`Script`; return the exit code. Raises its SystemExit."""
+    script, failure = Script(**json.loads(words[0])), None
+    script.hook() if "torch" in sys.modules else _after_torch(script.hook)
     code, names = script.code()
     module = types.ModuleType("__main__")
     vars(module).update(names)
@@ -353,6 +357,33 @@ def main(words: Sequence[str]) -> int:
         failure.__traceback__ = failure.__traceback__ and failure.__traceback__.tb_next  # without this frame
         sys.excepthook(type(failure), failure, failure.__traceback__)
     return int(failure is not None)
+
+
+def profile(step: Callable[[], Any], /, *, steps: int = 30, gpus: Sequence[str] = ()) -> Profile:
+    """Print and return the profile of a function that makes one step: its parts on this CPU, and its time on GPUs.
+
+    ``step`` is called without arguments: some times to warm up, ``steps`` times to be timed, then a few times to be
+    traced and counted. ``gpus`` are names of GPUs, or results files of them. Raises UsageError for fewer than 5 steps
+    or an unknown GPU; an exception of the function ends the profile.
+    """
+    from .profile_answer import cards_of, complete, screen
+
+    if steps < 5:
+        raise UsageError(f"steps must be 5 or more, not {steps}")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")
+    cards, name = cards_of(gpus), getattr(step, "__name__", "step")
+    script = Script(os.devnull, [f"{name}()"], to_the_end=True, steps=steps, steps_s=0.0)
+    script.hook()
+    try:
+        while script.watcher.phase != "over":
+            script.watcher.turn()
+            step()
+    finally:
+        script.stop()
+        script.watcher.restore()
+    complete(script.profile, cards)
+    print("\n".join(screen(script.profile)))
+    return script.profile
 
 
 if __name__ == "__main__":

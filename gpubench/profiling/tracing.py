@@ -16,11 +16,8 @@ from ..devices import current
 from ..devices.lazy import torch
 from ..measure.data import tensor_leaves
 from ..measure.work import watched
-from ..runfile.schema import Operators
-from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PARTS, PYTHON, StepNotes, segments
-from .places import user_line
-from .profile import Place, Profile
-from .watcher import Watcher, replacing
+from .profile import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PARTS, PYTHON, Place, Profile, StepNotes, segments
+from .watcher import Watcher, line_of, replacing
 
 DISPATCH_S, MOST_COST_S = 1e-6, 2e-6
 """Seconds of the host within an operator, before the operator computes, and those that the profiler takes for an event,
@@ -60,14 +57,14 @@ def split_host(
     steps the least counts, since other programs only add."""
     (spans, events), every = traced_spans, []
     for begin, end, notes in steps:
-        totals = dict.fromkeys(PARTS, (0.0, 0.0, 0))  # seconds, seconds between operators, operators
+        totals = {name: [0.0, 0.0, 0] for name in PARTS}  # seconds, seconds between operators, operators
         for first, last, region in segments(notes, begin, end, train):
-            within = [span for span in spans if span[0] < last and span[1] > first]
-            gap_s = last - first - sum(min(last, b) - max(first, a) for a, b in within)
-            added = last - first, gap_s, sum(a >= first for a, _ in within)
-            totals[region] = tuple(map(sum, zip(totals[region], added, strict=True)))  # type: ignore[assignment]
+            within, total = [span for span in spans if span[0] < last and span[1] > first], totals[region]
+            total[0] += last - first
+            total[1] += last - first - sum(min(last, b) - max(first, a) for a, b in within)
+            total[2] += sum(a >= first for a, _ in within)
         every.append(totals)
-    least = {name: tuple(map(min, zip(*(totals[name] for totals in every), strict=True))) for name in PARTS}
+    least = {name: [*map(min, zip(*(totals[name] for totals in every), strict=True))] for name in PARTS}
     excess_s = max(0.0, sum(seconds for seconds, *_ in least.values()) - sum(plain.values()))
     cost_s, parts = min(MOST_COST_S, excess_s * len(steps) / max(1, events)), dict(plain)
     for region in (FORWARD, BACKWARD, OPTIMIZER):
@@ -89,8 +86,7 @@ class Counting:
         self._places: dict[tuple[str, str], Place] = {}
         self._batch_bytes, self._shape = 0, tuple[int, ...]()
         self._dtype = self._device = ""
-        self._optimizer: Counter[tuple[int, str]] = Counter()
-        self._launches, self._before = 0, (Counter[tuple[int, str]](), 0)
+        self._is_apart, self._other = False, (dict[Any, Any](), 0)
 
     def start(self) -> None:
         """Begin to count in this thread."""
@@ -107,14 +103,12 @@ class Counting:
     def _noting(self, name: str, original: Any) -> Any:
         def noted(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
             with contextlib.suppress(Exception):
-                target, by_torch = (
-                    (*args[:1], kwargs.get("device")),
-                    "torch/optim" in sys._getframe(1).f_code.co_filename,
-                )
+                target = *args[:1], kwargs.get("device")
                 moved = name != "to" or any(isinstance(each, str | torch.device) for each in target)
                 here = get_ident() == self._thread and DATA not in self._watcher.stacks[self._thread]
-                if moved and here and not by_torch:  # an optimizer of torch waits on a CPU alone
-                    line = user_line()
+                caller = sys._getframe(1)
+                if moved and here and "torch/optim" not in caller.f_code.co_filename:  # it waits on a CPU alone
+                    line = line_of(caller)
                     place = self._places.setdefault((name, line), Place(name.strip("_"), line, 0))
                     place.n, place.bytes = place.n + 1, place.bytes + tensor.nbytes
             return original(tensor, *args, **kwargs)
@@ -140,28 +134,21 @@ class Counting:
         automatic = torch.is_autocast_enabled(self._device)
         self._dtype = str(torch.get_autocast_dtype(self._device) if automatic else parameter.dtype)[len("torch.") :]
 
-    def _amounts(self) -> Counter[tuple[int, str]]:
-        every = enumerate(self._seen.operators())
-        return Counter({(i, name): getattr(each, name) for i, each in every for name in ("count", "flops", "bytes")})
-
-    def before_step(self) -> None:
-        """Note the operators before an optimizer's step."""
-        self._before = self._amounts(), self._seen.operations
-
-    def after_step(self) -> None:
-        """Take the operators of an optimizer's step apart."""
-        now = self._amounts()
-        now.subtract(self._before[0])
-        self._optimizer.update(now)
-        self._launches += self._seen.operations - self._before[1]
+    def switch(self, apart: bool) -> None:
+        """Count operators ``apart`` from here on, as an optimizer's, or with the rest again."""
+        if apart != self._is_apart:
+            seen, other = self._seen, self._other
+            self._is_apart, self._other = apart, (seen.groups, seen.operations)
+            seen.groups, seen.operations = other
 
     def fill(self, profile: Profile) -> None:
         """Fill in the counted step."""
-        seen, rest = self._seen, self._amounts()
-        rest.subtract(self._optimizer)
-        profile.operators, profile.optimizer = map(self._operators, (rest, self._optimizer))
-        profile.launches, profile.optimizer_launches = seen.operations - self._launches, self._launches
+        seen = self._seen
         profile.memory_bytes = None if seen.failure else seen.counted(None, (), {}, None).memory_bytes
+        self.switch(False)
+        profile.operators, profile.launches = [*seen.operators()], seen.operations
+        self.switch(True)
+        profile.optimizer, profile.optimizer_launches = [*seen.operators()], seen.operations
         profile.waits = [place for (name, _), place in self._places.items() if name in WAITING]
         profile.copies = [place for (name, _), place in self._places.items() if name not in WAITING]
         profile.copied_bytes = self._batch_bytes or sum(each.bytes for each in profile.copies)
@@ -173,8 +160,3 @@ class Counting:
             profile.step.shape = "×".join(map(str, self._shape if len(self._shape) == 2 else self._shape[:1]))
         if seen.failure:
             self._watcher.lose("operators", seen.failure)
-
-    def _operators(self, amounts: Counter[tuple[int, str]]) -> list[Operators]:
-        kinds = enumerate(each.kind for each in self._seen.operators())
-        every = [Operators(kind, *(amounts[i, name] for name in ("count", "flops", "bytes"))) for i, kind in kinds]
-        return [each for each in every if each.count]

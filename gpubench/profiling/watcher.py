@@ -8,27 +8,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
+import sysconfig
 import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from threading import get_ident
 from traceback import walk_stack
+from types import FrameType
 from typing import Any
 
-from .notes import BACKWARD, DATA, FORWARD, OPTIMIZER, Note, StepNotes, is_steady, mark_of
-from .places import user_line
+from .profile import BACKWARD, DATA, FORWARD, OPTIMIZER, Note, StepNotes, mark_of
 
 RANKS = ("line", "optimizer", "backward", "batch", "call")
 LINE, STEPPED, WENT_BACK, BATCH, CALLED = range(len(RANKS))
 """Events that can end a step, the best first: a turn of a named loop, the step of an optimizer, a backward pass, a
 batch of a loader, a call of an outermost module with parameters."""
-SALVAGED = 6
-"""Steps that an answer needs, the first included."""
-MOST_LOADERS = 4
-"""Loaders that are kept alive, the newest ones."""
+SALVAGED, MOST_LOADERS = 6, 4
+"""Steps that an answer needs, the first included, and loaders that are kept alive, the newest ones."""
+_OTHERS = ("<", *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib")), str(Path(__file__).parents[1]))
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,20 @@ def replacing(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
         yield
     finally:
         setattr(owner, name, original) if own else delattr(owner, name)
+
+
+def frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of the user's code, the innermost first: none of Python, installed packages and gpubench."""
+    others = *_OTHERS, str(Path(getattr(sys.modules.get("torch"), "__file__", None) or __file__).parents[1])
+    for each, _ in walk_stack(frame) if frame else ():
+        if not (each.f_code.co_filename.startswith(others) or "site-packages" in each.f_code.co_filename):
+            yield each
+
+
+def line_of(frame: FrameType | None) -> str:
+    """Return ``train.py:31`` for the innermost frame of the user's code; empty without one."""
+    own = next(frames(frame), None)
+    return f"{os.path.basename(own.f_code.co_filename)}:{own.f_lineno}" if own else ""
 
 
 class Watcher:
@@ -156,7 +172,9 @@ class Watcher:
         if waits or passed_s < plan.warm_s or not self._choose(ident):
             return False
         steps_s = [end - begin for begin, end in pairwise(self.warm)]
-        enough = len(steps_s) >= plan.warm and (is_steady(steps_s) or len(steps_s) >= plan.most_warm)
+        last_s, before_s = sum(steps_s[-5:]), sum(steps_s[-10:-5])
+        is_steady = len(steps_s) >= 10 and abs(last_s - before_s) <= 0.25 * before_s
+        enough = len(steps_s) >= plan.warm and (is_steady or len(steps_s) >= plan.most_warm)
         return events[-1][1] == self.mark and (enough or (passed_s >= plan.most_s and len(steps_s) > 0))
 
     def _choose(self, ident: int) -> bool:
@@ -212,20 +230,21 @@ class Watcher:
         import torch.utils.data.dataloader as loading
         from torch.optim import optimizer
 
-        self._hook(torch.nn.Module, "__call__", FORWARD, self._enter_module, self._leave_module, self._module_hooks)
+        iterators, hook = loading._BaseDataLoaderIter, self._hook
+        hook(torch.nn.Module, "__call__", FORWARD, self._enter_module, self._leave_module, self._module_hooks)
         backward = lambda *_: self.enter(BACKWARD), lambda *_: self.leave(BACKWARD, WENT_BACK)
-        self._hook(torch.autograd, "grad", BACKWARD, *backward, self._module_hooks)
-        self._hook(torch.autograd, "backward", BACKWARD, *backward)
+        hook(torch.autograd, "grad", BACKWARD, *backward, self._module_hooks)
+        hook(torch.autograd, "backward", BACKWARD, *backward)
         with self.losing(DATA):
-            self._hooks.enter_context(replacing(loading._BaseDataLoaderIter, "__next__", self._load))
+            self._hooks.enter_context(replacing(iterators, "__next__", self._load))
         enter = lambda each: self.enter(DATA, self._keys.get(id(each)))  # noqa: E731
-        self._hook(loading._BaseDataLoaderIter, "__next__", DATA, enter, self._leave_batch)
-        self._hook(loading._BaseDataLoaderIter, "__init__", DATA, lambda *_: True, self._note_iterator)
-        self._hook(loading.DataLoader, "__init__", DATA, self._note_loader)
-        self._hook(optimizer.Optimizer, "__init__", OPTIMIZER, self._note_optimizer)
-        self._hook(torch, "compile", FORWARD, self._note_compile)
-        self._hook(torch.nn.Module, "compile", FORWARD, self._note_compile)
-        self._hook(BaseProcess, "start", "children", self._note_child)
+        hook(iterators, "__next__", DATA, enter, self._leave_batch)
+        hook(iterators, "__init__", DATA, lambda *_: True, self._note_iterator)
+        hook(loading.DataLoader, "__init__", DATA, self._note_loader)
+        hook(optimizer.Optimizer, "__init__", OPTIMIZER, self._note_optimizer)
+        hook(torch, "compile", FORWARD, self._note_compile)
+        hook(torch.nn.Module, "compile", FORWARD, self._note_compile)
+        hook(BaseProcess, "start", "children", self._note_child)
         self._hooks.callback(optimizer.register_optimizer_step_pre_hook(self._before_step).remove)
         self._hooks.callback(optimizer.register_optimizer_step_post_hook(self._after_step).remove)
         if hasattr(os, "register_at_fork"):
@@ -267,7 +286,8 @@ class Watcher:
         self._hooks.close()
 
     def _note_loader(self, loader: Any, *_: Any) -> None:
-        self._made[id(loader)] = user_line(), tuple((frame.f_code, number) for frame, number in walk_stack(None))
+        lines = tuple((frame.f_code, number) for frame, number in walk_stack(sys._getframe()))
+        self._made[id(loader)] = line_of(sys._getframe()), lines
 
     def _note_optimizer(self, *_: Any) -> None:
         self.optimizers += 1
@@ -278,12 +298,12 @@ class Watcher:
 
     def _note_child(self, process: Any) -> None:
         if not (getattr(getattr(process, "_target", None), "__module__", "") or "").startswith("torch.utils.data"):
-            self.children.append(user_line())
+            self.children.append(line_of(sys._getframe()))
 
     def _note_iterator(self, _: bool, iterator: Any, loader: Any) -> None:
         """Note the loader of an iterator. Its key is where it was made and how long it is: a script may make loader and
         dataset again for each epoch, and both of training and of evaluation in one function."""
-        line, stack = self._made.get(id(loader)) or (user_line(), id(loader.dataset))
+        line, stack = self._made.get(id(loader)) or (line_of(sys._getframe()), id(loader.dataset))
         try:
             key = stack, len(loader.dataset)
         except TypeError:  # a stream
@@ -315,13 +335,11 @@ class Watcher:
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self.enter(OPTIMIZER, id(optimizer)) and self.counting is not None:
-            with self.losing(OPTIMIZER):
-                self.counting.before_step()
+            self.counting.switch(True)
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self.counting is not None:
-            with self.losing(OPTIMIZER):
-                self.counting.after_step()
+            self.counting.switch(False)
         if self.optimizer is None or self.mark == id(optimizer):
             self.optimizer = optimizer
         self.leave(OPTIMIZER, STEPPED, id(optimizer))

@@ -126,7 +126,7 @@ def test_several_runs_give_the_interval_of_their_means(monkeypatch):
 
     monkeypatch.setattr(command, "_measured", measured)
     args = type("Args", (), {"runs": 3, "device": None})
-    several = command._of_runs(args, one(1.0))
+    several = command._repeated(args, one(1.0))
     assert several.runs == 3
     assert several.step.low_s < 0.9 < 1.1 < several.step.high_s
 

@@ -24,7 +24,7 @@ def run(name, folder: Path, **session):
     words = [f"{name}.py", *(["--lr", "0.2"] if name == "everyday" else [])]
     result = folder.parent / f"{folder.name}.json"
     if session:
-        session = {"result": str(result), "words": words, "plan": PLAN, **session}
+        session = {"result": str(result), "words": words, **PLAN, **session}
         done = forked._printed("-c", [WATCHED.format(json.dumps(session))], folder, {"KINETO_LOG_LEVEL": "9"})
     else:
         done = forked._printed("-c", [BARE.format(words)], folder, {})

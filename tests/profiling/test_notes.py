@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from gpubench.profiling import notes as notes_
+from gpubench.profiling import profile as notes_
 from gpubench.profiling.tracing import DISPATCH_S, split_host
 
 TRAIN = frozenset({"train"})

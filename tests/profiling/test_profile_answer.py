@@ -7,10 +7,9 @@ import copy
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.profiling.gpus import CARDS, cards_of, complete
-from gpubench.profiling.notes import PARTS
-from gpubench.profiling.profile import LoaderFacts, Place, Profile, Step
-from gpubench.profiling.profile_text import bars_of, screen, span_text, spread
+from gpubench.profiling import profile_answer
+from gpubench.profiling.profile import PARTS, LoaderFacts, Place, Profile, Step
+from gpubench.profiling.profile_answer import CARDS, bars_of, cards_of, complete, screen, span_text, spread
 from gpubench.report.charts.pictures import render
 from gpubench.report.charts.stacked import stacked_figure
 from gpubench.runfile.schema import Operators
@@ -58,6 +57,17 @@ def test_waiting_for_data_bounds_the_speedup():
     assert ".item() at train.py:44 waits for the GPU in each step" in text
     assert "if data never waits" in text
     assert profile.gpus[0].without_waiting[0] > 10
+
+
+def test_bound_and_likely_range_stand_in_one_breath_and_a_share_once():
+    profile = made(python=30, host=1, forward=900)
+    profile.memory_bytes = 12 * 10**6
+    text = " ".join(screen(done(profile)))
+    assert text.startswith("train.py: no GPU makes it more than about 50× faster on a host like this one (the GPUs ")
+    low, high = min(gpu.speedup[0] for gpu in profile.gpus), max(gpu.speedup[1] for gpu in profile.gpus)
+    assert f"likely {spread((low, high))}×): 3% of a step is own Python, without torch First: Move it" in text
+    assert text.count("own Python, without torch") == 1
+    assert "Memory: 12 MB of an L4's 24 GB." in text
 
 
 def test_workers_load_beside_the_step():
@@ -168,11 +178,9 @@ def test_spans_are_short():
 
 
 def test_cards_are_named_or_taken_from_a_results_file(tmp_path, monkeypatch):
-    from gpubench.profiling import gpus
-
     assert [card.name for card, _ in cards_of([])] == ["L4", "RTX 4090", "A100 80GB SXM", "H100 SXM"]
     assert len(CARDS) == 4
     (tmp_path / "run.json").write_text("")
-    monkeypatch.setattr(gpus, "read", lambda _: type("Run", (), {"results": []}))
+    monkeypatch.setattr(profile_answer, "read", lambda _: type("Run", (), {"results": []}))
     with pytest.raises(UsageError, match="no benchmark of a GPU is there"):
         cards_of([str(tmp_path / "run.json")])

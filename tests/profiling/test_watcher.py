@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 
 import pytest
 import torch
 
-from gpubench.profiling import places
-from gpubench.profiling.watcher import BATCH, CALLED, STEPPED, WENT_BACK, Plan, Watcher
+from gpubench.profiling import script
+from gpubench.profiling.watcher import BATCH, CALLED, STEPPED, WENT_BACK, Plan, Watcher, line_of
 
 PLAN = Plan(steps=6, steps_s=0.0, warm=3, warm_s=0.0, most_warm=4, most_s=1e9, patient_s=1000.0)
 
@@ -131,24 +132,23 @@ def test_a_hook_that_fails_costs_its_part_and_never_the_script(monkeypatch, meth
 
 
 def test_lines_are_those_of_the_user_and_loops_are_found():
-    assert places.user_line().startswith("test_watcher.py:")
-    assert not places.is_user_code(torch.__file__.replace("__init__", "nn/modules/module"))
+    names = {"sys": sys}
+    exec(compile("frame = sys._getframe()", torch.__file__.replace("__init__", "nn/modules/module"), "exec"), names)
+    assert line_of(names["frame"]).startswith("test_watcher.py:")
     source = "for i in range(9):\n    a = i\n    for j in range(9):\n        a += j\nb = 1\n"
-    assert places.busiest_loop(source, {4: 19, 5: 1}) == (3, 0.95)
-    assert places.busiest_loop(source, {2: 10, 4: 10}) == (1, 1.0)
-    assert places.busiest_loop(source, {5: 3}) is None
+    assert script.busiest_loop(source, {4: 19, 5: 1}) == (3, 0.95)
+    assert script.busiest_loop(source, {2: 10, 4: 10}) == (1, 1.0)
+    assert script.busiest_loop(source, {5: 3}) is None
     turns = []
-    exec(compile(places.marked(source, 4), "loop", "exec"), {places.MARK: lambda: turns.append(1)})
+    exec(compile(script.marked(source, 4), "loop", "exec"), {script.MARK: lambda: turns.append(1)})
     assert len(turns) == 81
-    assert places.marked(source, 5) is None
+    assert script.marked(source, 5) is None
     latin = '# coding: latin-1\nfor i in "é":\n    i\n'.encode("latin-1")
-    assert places.marked(latin, 3) is not None
+    assert script.marked(latin, 3) is not None
 
 
 def test_a_function_that_fails_while_it_is_counted_leaves_no_mode_of_torch():
     from torch.utils._python_dispatch import _get_current_dispatch_mode
-
-    from gpubench.profiling.call import profile
 
     weight = torch.ones(8, requires_grad=True)
 
@@ -158,5 +158,5 @@ def test_a_function_that_fails_while_it_is_counted_leaves_no_mode_of_torch():
         weight.square().sum().backward()
 
     with pytest.raises(RuntimeError, match="mine"):
-        profile(step, steps=5, gpus=["L4"])
+        script.profile(step, steps=5, gpus=["L4"])
     assert _get_current_dispatch_mode() is None
