@@ -294,7 +294,8 @@ def _check_last(prepared: Prepared, result: Any) -> Check:
         reason = expected.why_another(partial(plan.copy, prepared.call))
         if not reason:
             raise
-    return structs.replace(prepared.check, reason=f"the first result alone: {reason}") if reason else prepared.check
+    reasons = [prepared.check.reason, f"the first result alone: {reason}" if reason else None]
+    return structs.replace(prepared.check, reason="; ".join(filter(None, reasons)) or None)
 
 
 def _fields_of(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:

@@ -39,6 +39,8 @@ from .work import Call, Counted, Request, agree, count, count_real, observe
 
 _FALLBACK = re.compile("fall(ing)? ?back (to run on|from XPU to|to) (the )?CPU", re.IGNORECASE)
 """How torch says that it computes an operator of an accelerator on the CPU."""
+_LONG_REFERENCE = 0.5
+"""Seconds of a CPU beyond which a faster accelerator computes the reference."""
 _INDICES = {"int64", "int32", "bool"}
 """Dtypes of places and masks beside the data."""
 _NARROW = "float8", "float4"
@@ -265,7 +267,22 @@ class Preparation:
         found = dtypes_of((call.request.function, call.args, dict(call.kwargs)))
         precision = coarsest({precision, coarsest(found) or precision}, precision)
         exact = not plan.home.accelerator and self.case.variant != "autocast"
-        return prepare_reference(call, precision, plan.check_s, plan.session.rates.estimate, plan.library, exact=exact)
+        return prepare_reference(call, precision, plan.check_s, self._reference_s, plan.library, exact=exact)
+
+    def _reference_s(self, work: Work, *_: Any) -> tuple[float | None, Device | None]:
+        """Estimate the seconds of a call in float64, and return the accelerator that makes it, if a CPU takes long and
+        the accelerator is faster and has three times the memory that the call has needed so far."""
+        plan, home, rates = self.plan, self.plan.home, self.plan.session.rates
+        seconds, _ = rates.estimate(work, CPU, "float64")
+        if seconds is None or seconds <= _LONG_REFERENCE or not home.accelerator or isinstance(home, SimulatedDevice):
+            return seconds, None
+        if home.lacks("float64") or plan.case.implementation != TORCH or plan.request.check is not True:
+            return seconds, None
+        memory, peak, held = home.memory(), home.peak_memory(), plan.held_bytes
+        roomy = memory and peak is not None and held is not None and 3 * (peak - held) <= memory.free
+        if not roomy or rates.rate(home, "float64") <= rates.rate(CPU, "float64"):
+            return seconds, None
+        return rates.estimate(work, home, "float64")[0], home
 
     def _first_call(self, call: Call, given: calls.Given | None, estimated_s: float | None) -> tuple[Any, float]:
         """Make the first call, and return its result and its seconds; count the work of a copy."""
@@ -295,7 +312,7 @@ class Preparation:
         call. One that took long may have compiled or loaded kernels, so that a copy is timed: a second call would
         change what the test's own reference looks at."""
         expected.flops, limit_s = self._work.flops, self.plan.check_s
-        least, _ = self.plan.session.rates.estimate(self._work, CPU, "float64")
+        least, expected.home = self._reference_s(self._work)
         if least is not None:
             return expected if 2 * least <= limit_s else too_long(first_s)
         factor, seconds = 50 if self.plan.home.accelerator else 2, first_s  # a CPU is slower than most accelerators

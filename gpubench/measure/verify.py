@@ -52,7 +52,7 @@ _COPIED_PER_S = 2e9  # bytes that a core copies
 _UNWRITTEN = "an output is not finite or was never written"
 _UNBOUNDED = "rounding makes NaN or an infinity of what is finite in float64, or changes what the call does"
 
-Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
+Estimate = Callable[[Work, Device, str], tuple[float | None, Any]]
 """A function of work, device and dtype that returns the seconds of a call, and why, as :meth:`.Rates.estimate`."""
 
 
@@ -135,7 +135,8 @@ class Expected:
 class Reference:
     """A copy of a call, which is copied again for each run. ``precision``: the dtype of the rounding errors.
     ``allowance``: seconds for all runs of the copy. ``exact``: whether results must have the dtype that the call gives
-    on a CPU. ``given``: the test's own reference, a function, which may look at what the first call left."""
+    on a CPU. ``given``: the test's own reference, a function, which may look at what the first call left. ``home``: the
+    accelerator that computes in float64 instead of a CPU."""
 
     call: CallCopy
     flops: float | None
@@ -144,6 +145,7 @@ class Reference:
     allowance: float = math.inf
     exact: bool = False
     given: Callable[..., Any] | None = None
+    home: Device | None = None
     seen: Seen = field(default_factory=Seen)
     _expected: list[Expected] = field(default_factory=list)
     _allowed: float = 0.0
@@ -179,7 +181,8 @@ class Reference:
         if not any(each.is_whole for each in self._wanted):
             self._runs, self._alive = [], None  # the last result needs no further run
         errors = [error_of(*pair) for pair in pairs(got, self._wanted)]
-        return Check("passed", max(errors), max(each.error for each in self._expected))
+        note = f"float64 on {self.home}" if self.home else None
+        return Check("passed", max(errors), max(each.error for each in self._expected), note)
 
     def check_last(self, result: Any) -> None:
         """Compare the result after the rounds too. Raises :class:`~gpubench.errors.WrongAnswer`."""
@@ -213,7 +216,13 @@ class Reference:
 
     def _expect(self, count: int) -> None:
         """Run the reference. NaN in its outputs is right if it is there without poison too."""
-        found = self._run(seen=self.seen)
+        try:
+            found = self._run(seen=self.seen)
+        except Exception:
+            if self.home is None:
+                raise
+            self.home, self.seen = None, Seen()  # which lacks the memory, or a function in float64
+            found = self._run(seen=self.seen)
         unwritten = [False] * len(found)
         if any(bool(each.values.isnan().any()) for each in found):
             unwritten = [math.isinf(error_of(*pair)) for pair in pairs(self._run(poison=False), found)]
@@ -332,7 +341,8 @@ class Reference:
         return coarsest({self.precision, *chosen}, self.precision)
 
     def _copy(self, dtype: torch.dtype | None) -> CallCopy:
-        call = copy_call(self.call.function, self.call.args, self.call.kwargs, dtype=dtype)
+        device = torch.device(self.home.torch_name) if self.home and dtype else None
+        call = copy_call(self.call.function, self.call.args, self.call.kwargs, dtype=dtype, device=device)
         return dataclasses.replace(call, function=self.given or call.function, shared=self.call.shared)
 
     def _run(
@@ -340,23 +350,26 @@ class Reference:
     ) -> list[Output]:
         """Return the outputs of a copy of the call: in float64 or its ``own`` dtype, with other free choices
         (``vary``), or with inputs moved by so many ``steps`` of roundoff and rounded results."""
-        start = time.perf_counter()
-        call = self._copy(None if own else torch.float64)
+        start, home = time.perf_counter(), self.home
+        call, stream = self._copy(None if own else torch.float64), home.random_state() if home else None
         most = 10 * self.seen.dtypes.total() + 100 if steps else math.inf
         rounded = {"float64": None, "tf32": torch.float32}.get(self._precision, getattr(torch, self._precision, None))
-        with restored_random_streams():
+        with restored_random_streams([home] if home else ()):
             if steps:
                 torch.manual_seed(1)
                 move(call, steps * ROUNDOFF[self._precision])
             set_random_streams(self._streams)
+            if home:
+                home.set_random_state(stream)
             if vary:
                 torch.manual_seed(2), random.seed(2), np.random.seed(2)
             with poisoned(seen, rounded if steps else None, vary, most) if poison and not own else uncompiled():
                 result = call()
             if seen:
                 seen.random |= str(random_streams()) != str(self._streams)
+                seen.random |= home is not None and str(home.random_state()) != str(stream)
             found = outputs(result)
-        if seen is self.seen and any(not each.dtype for each in found):
+        if seen is self.seen and not home and any(not each.dtype for each in found):
             self._alive = call  # so that no later copy lies at the same address
         self._spent_s += time.perf_counter() - start
         return found

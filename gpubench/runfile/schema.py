@@ -108,7 +108,7 @@ class Check(Struct, frozen=True, gc=False):
     status: Annotated[str, _is("passed or unchecked; a wrong result fails the benchmark")]
     error: Annotated[Amount | None, _is("max|result - reference| / max|reference|, the worst of all outputs")] = None
     tolerance: Annotated[Amount | None, _is("the largest error that rounding explains")] = None
-    reason: Annotated[str | None, _is("why it is unchecked")] = None
+    reason: Annotated[str | None, _is("why it is unchecked, or how else it was checked")] = None
 
 
 class Transfer(Struct, frozen=True, gc=False):

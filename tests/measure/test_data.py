@@ -11,6 +11,7 @@ import torch
 from gpubench.devices import CPU, Memory
 from gpubench.devices.virtual import VirtualDevice
 from gpubench.errors import TooLarge, Unmeasurable, UsageError
+from gpubench.measure import data as measured_data
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data, factory_defaults, pinned_copy, require_memory
 from gpubench.measure.fixture import Gpubench
@@ -29,6 +30,21 @@ def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds()
     same, twin, apart = (Data(CPU, torch.float32, n).module(lambda: torch.nn.Linear(4, 4)).weight for n in (0, 0, 1))
     assert torch.equal(same, twin)
     assert not torch.equal(same, apart)
+
+
+def test_values_are_drawn_once_for_all_dtypes_and_kept_within_bounds(monkeypatch):
+    monkeypatch.setattr(measured_data, "_kept", {})
+    monkeypatch.setattr(measured_data, "KEPT_BYTES", 1000)
+    draw, drawn = torch.randn, []
+    monkeypatch.setattr(torch, "randn", lambda *shape, **terms: drawn.append(shape) or draw(*shape, **terms))
+    made = [Data(CPU, dtype, 7).randn(100) for dtype in (torch.bfloat16, torch.float32, torch.float64)]
+    made[0].zero_(), made[1].zero_()
+    assert torch.equal(Data(CPU, torch.float32, 7).randn(100).double(), made[2])
+    assert len(drawn) == 1
+    for seed in range(5):
+        Data(CPU, torch.bfloat16, seed).randn(100)
+        assert 0 < sum(each.nbytes for each in measured_data._kept.values()) <= 1000
+    assert len(drawn) == 6
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """What the ``gpubench`` fixture checks, counts, refuses and records, on the CPU."""
 
 import pytest
+from vendors import raising
 
-from gpubench.devices import implementations
+from gpubench.devices import Memory, implementations
 from gpubench.devices.virtual import VirtualDevice, VirtualMachine
-from gpubench.measure import budget, disturbance
+from gpubench.measure import budget, disturbance, prepare
 from gpubench.measure.session import Session
 from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
@@ -220,6 +221,28 @@ def test_memory_is_without_the_workspace_of_a_product_and_other_work_has_none(vi
     held = [mark["extra_info"]["gpubench"]["memory_bytes"] for mark in run["benchmarks"]]
     # The third holds most after its product: the peak is that of the product with its workspace.
     assert held == [3 * 4096, 3 * 4096 + workspace, 4 * 4096]
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, "float64 on virtual:0"),
+        ({"lacks": lambda self, dtype: "none" if dtype == "float64" else None}, None),
+        ({"memory": lambda self: Memory(3 * 3 * 4096 - 1, 10**9)}, None),
+        ({"rated": 1e12}, None),
+        ({"random_state": raising(RuntimeError)}, None),  # where it fails, a CPU does it
+    ],
+)
+def test_a_long_reference_is_computed_by_a_faster_accelerator_with_room(virtual, monkeypatch, changed, reason):
+    usual = {"torch_name": "cpu", "allocated_memory": lambda self: 1000, "peak_memory": lambda self: 1000 + 3 * 4096}
+    rated = changed.get("rated", 2e12)
+    for name, value in (usual | changed).items():
+        monkeypatch.setattr(VirtualDevice, name, value, raising=False)
+    monkeypatch.setattr(prepare, "_LONG_REFERENCE", 0.0)
+    monkeypatch.setattr(budget.Rates, "rate", lambda self, device, dtype="": rated if device.accelerator else 1e12)
+    _, run = virtual(PRODUCT_AND_SUM.replace("[torch.mm, ", "[torch.mm] or ["), passed=1)
+    check = run["benchmarks"][0]["extra_info"]["gpubench"]["check"]
+    assert (check["status"], check.get("reason")) == ("passed", reason)
 
 
 def test_another_librarys_work_is_on_a_stream_that_torch_can_not_time(virtual, monkeypatch):
