@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import convert
 
 from ..devices import CPU
+from ..runfile.quality import library_label, slow_products
 from ..runfile.quantities import SWITCH, text
 from ..runfile.schema import CpuFacts
-from ..runfile.utilisation import LABELS, slow_products
 
 _Ways = Mapping[str, Mapping[str, float]]
 _ABSENT, _DETAILS = "Absent devices", "around it"
@@ -102,7 +102,7 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
         yield (
             "Products",
             dtype,
-            _line(*(f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items())),
+            _line(*(f"{library_label(way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items())),
         )
     if torch:
         builds = {"cuda": f"CUDA {torch['cuda']}", "rocm": f"ROCm {torch['hip']}"}

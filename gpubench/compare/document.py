@@ -13,8 +13,7 @@ from ..errors import clean
 from ..report.number import Number, State, seconds
 from ..report.render import UNBOUNDED, Column, Table, escape, markdown as markdown_table, screen_width, table, terminal
 from ..report.rows import grouped
-from ..runfile.naming import shared_place
-from ..runfile.quantities import listed, shorten_apart
+from ..runfile.quantities import listed, shared_place, shorten_apart
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey

@@ -103,7 +103,11 @@ def _measured(args: argparse.Namespace, terms: Terms, turns: Interleave) -> Comp
     measuring = "" if args.paths else f"base measures {base}, new {new}; "
     _say(f"{measuring}starting: each side imports and collects its benchmarks first")
     turns.collect()
-    workloads = {side: [workload_of(name, shipped=True) for name in names] for side, names in turns.collected.items()}
+    parts = {side: [name.partition("::")[::2] for name in names] for side, names in turns.collected.items()}
+    workloads = {
+        side: [workload_of(file, test.partition("[")[0].split("::"), {}, shipped=True) for file, test in names]
+        for side, names in parts.items()
+    }
     if turns.interrupted:
         raise KeyboardInterrupt
     if not set.intersection(*map(set, workloads.values())):

@@ -12,9 +12,9 @@ from ..report.rows import grouped
 from ..report.why import GAIN
 from ..runfile.flags import CONTENDED, DIFFERENT, judge
 from ..runfile.matching import is_expression, shown_name
-from ..runfile.naming import library_label
+from ..runfile.quality import library_label
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
-from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
+from ..runfile.ways import FORM, LAYOUT, fastest_way, job
 from .datasheets import Gpu
 from .model import EAGER_S, NOTHING_LEARNED, OPERATORS_UNKNOWN, Likely, likely, shortest
 
@@ -132,7 +132,7 @@ def _in_each_way(job: Job) -> list[Job]:
     """Return the job, and a network in each of HOWS too. A convolution alone in TF32, which is PyTorch's default for
     it. Under autocast half the bytes move."""
     kinds = {each.kind for each in job.work.operators}
-    again, alone = job.case.workload.endswith((LAYOUT, TUNED)), kinds == {"convolution"}
+    again, alone = job.case.workload.endswith(LAYOUT), kinds == {"convolution"}
     if again or job.dtype != "float32" or not (alone or (kinds & {"product", "convolution"} and len(kinds) > 1)):
         return [job]
     tf32 = replace(job, how="TF32", dtype=HOWS["TF32"])
@@ -157,7 +157,8 @@ def _job(run: Run, group: Sequence[Result], ways: Sequence[Result], flags: Seque
     )
     copies = next((each.transfer for each in first if each.transfer), None)
     library = library_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
-    how = [str(fastest.params[name]) for name in HOW if fastest.params.get(name) not in (None, named.params.get(name))]
+    form = fastest.params.get(FORM)
+    how = [] if form in (None, named.params.get(FORM)) else [str(form)]
     other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
     differ = [getattr(fastest, name) for name in ("dtype", "variant") if getattr(fastest, name) != getattr(named, name)]
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")

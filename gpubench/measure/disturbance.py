@@ -17,9 +17,9 @@ from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores, family as relatives
 from ..devices.lazy import np, psutil, torch
 from ..runfile.flags import CONTENDED, FEW, NOISY, POWER_LIMITED, TOO_SHORT, Flag
+from ..runfile.quality import PLAUSIBLE, most, utilisation
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
-from ..runfile.utilisation import PLAUSIBLE, most, utilisation
 from .clock import MIN_WAITS, repeat
 
 COLD, DRIFT, DRIFT_Z = 1.3, 1.1, 4.0

@@ -22,10 +22,9 @@ from ..devices import register
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..measure.session import Mode, Session
 from ..runfile.journal import read_ledger, recorded
-from ..runfile.kinds import names_of
 from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, cut_off, missing
-from ..runfile.matching import matcher, nothing_matches
-from ..runfile.naming import numbered, told_stems
+from ..runfile.matching import matcher, names_of, nothing_matches
+from ..runfile.naming import numbered, shared_stems
 from ..runfile.quantities import counted, listed, seconds_text
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
@@ -282,7 +281,7 @@ class Plugin:
         """Identities of all benchmarks by full name, without threads: whether a name is unique depends on all."""
         assert self.collected is not None  # else pytest 8.2, which gets every attribute of a plugin, would keep none
         tests = [item for item in self.collected if {"benchmark", "gpubench"}.intersection(fixture_names(item))]
-        stems = told_stems(item.nodeid for item in self.collected)
+        stems = shared_stems(item.nodeid for item in self.collected)
         cases = numbered([case_of(item, stems) for item in tests])
         return {item.nodeid: case for item, case in zip(tests, cases, strict=True)}
 

@@ -22,11 +22,11 @@ from ..devices.implementations import TORCH, Implementation, find_implementation
 from ..errors import UsageError
 from ..measure.precision import autocast_dtype
 from ..measure.session import Session
-from ..runfile.kinds import KINDS
-from ..runfile.naming import LONGEST_TEXT, plain_case, workload_by_names
+from ..runfile.matching import KINDS
+from ..runfile.naming import plain_case, workload_of
 from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.quantities import shorten
-from ..runfile.schema import Case, Scalar
+from ..runfile.schema import LONGEST_TEXT, Case, Scalar
 from ..runfile.writer import text_of
 from . import PARAMETERS
 
@@ -201,7 +201,7 @@ def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
         del params[own[0]]
     names = [node.name for node in item.listchain() if isinstance(getattr(node, "obj", None), type)]
     names.append(getattr(item, "originalname", item.name))
-    workload = workload_by_names(item.nodeid.partition("::")[0], names, stems, shipped=_of_suite(item.path.parent))
+    workload = workload_of(item.nodeid.partition("::")[0], names, stems, shipped=_of_suite(item.path.parent))
     about: dict[str, Any] = {"size": markers.size or None, "kind": markers.kind, "title": markers.title}
     return Case(workload, params=params, devices=(kit["device"],), **about, **kit)
 

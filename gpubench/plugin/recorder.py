@@ -30,10 +30,20 @@ from ..measure.data import shortage
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.journal import recorded
 from ..runfile.ledger import Event, Ledger, percentiles
-from ..runfile.naming import LONGEST_TEXT
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case, convert
-from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
+from ..runfile.schema import (
+    KEY,
+    LONGEST_TEXT,
+    MOST_CASES,
+    MOST_NAMES,
+    MOST_PARAMS,
+    OK,
+    SAMPLES_KEPT,
+    SCHEMA_VERSION,
+    Case,
+    Ceilings,
+)
 from ..runfile.version import __version__
 from ..runfile.writer import fit, text_of, without_paths
 from ..supervise.process import MODULES

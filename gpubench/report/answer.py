@@ -17,9 +17,9 @@ from typing import Generic
 
 from ..runfile.facts import plain_memory_note, threads_available
 from ..runfile.flags import ADVICE, CONTENDED, DIFFERENT, POWER_LIMITED
-from ..runfile.kinds import KINDS
+from ..runfile.matching import KINDS
+from ..runfile.quality import slow_products
 from ..runfile.quantities import counted, listed
-from ..runfile.utilisation import slow_products
 from . import words
 from .number import LIMITS, State
 from .study import Item, Measured, Pair, Source, Study, grouped, in_order, plainest_first, plainness

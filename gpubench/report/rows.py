@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +13,10 @@ from msgspec import structs
 
 from ..errors import RunFileError, clean
 from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Quality, Reason, judge
-from ..runfile.kinds import KINDS, names_of
-from ..runfile.matching import is_expression, matcher, nothing_matches
-from ..runfile.naming import shared_params
+from ..runfile.matching import KINDS, is_expression, matcher, names_of, nothing_matches
+from ..runfile.quality import most, utilisation
 from ..runfile.quantities import shorten
-from ..runfile.schema import MOST_NAMES, Parallel, Process, Result, Run, Scalar, Times
-from ..runfile.utilisation import most, utilisation
+from ..runfile.schema import MOST_NAMES, Case, Parallel, Process, Result, Run, Scalar, Times
 from ..statistics.intervals import Interval, median_interval
 from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, State, seconds, share
 
@@ -304,7 +302,7 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
     workloads = grouped(results, lambda result: result.workload)
     sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
     tests = (result for result in results if not result.kind and not is_expression(result.workload))
-    shared = shared_params({(test.id, test.device, test.implementation): test for test in tests}.values())
+    shared = _shared_params({(test.id, test.device, test.implementation): test for test in tests}.values())
     common = {
         (workload, name): next(filter(None, values), "")
         for workload, members in workloads.items()
@@ -323,6 +321,17 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
             renamed = structs.replace(result, **more) if more else result
             rows.append((Measured if result.times else Row)(run, name, renamed, size, on_cpu_alone))
     return rows
+
+
+def _shared_params(cases: Collection[Case]) -> dict[str, frozenset[str]]:
+    """Return by workload the parameters that are equal in all its benchmarks on each device with several."""
+    counts = Counter((case.workload, case.device) for case in cases)
+    several = {workload for (workload, _), count in counts.items() if count > 1}
+    values = {(case.workload, name, case.device, repr(value)) for case in cases for name, value in case.params.items()}
+    distinct = Counter(value[:3] for value in values)
+    varied = {key[:2] for key, count in distinct.items() if count > 1}
+    names = {key[:2] for key in distinct if key[0] in several} - varied
+    return {workload: frozenset(name for own, name in names if own == workload) for workload, _ in names}
 
 
 def matching_rows(rows: Sequence[Row], expression: str) -> list[Row]:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..runfile.flags import Reason
-from ..runfile.kinds import KINDS
+from ..runfile.matching import KINDS
 from .number import Start, StartKind
 from .pairs import RESIDENT, Pair
 from .rows import Measured, Values, grouped, number, size_parameter, too_noisy

@@ -13,10 +13,10 @@ from msgspec import structs
 
 from ..runfile.facts import threads_available
 from ..runfile.matching import shown_name
-from ..runfile.naming import library_label, shared_place
-from ..runfile.quantities import counted, listed, shorten, shorten_apart
+from ..runfile.quality import library_label
+from ..runfile.quantities import counted, listed, shared_place, shorten, shorten_apart
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
-from ..runfile.ways import HOW, LAYOUT, Basis
+from ..runfile.ways import FORM, LAYOUT, Basis
 from .number import power_of_ten, raised
 from .pairs import Pair
 from .rows import Measured, Row, Source, grouped
@@ -220,7 +220,7 @@ def way(pair: Pair) -> str:
         case = row.result
         terms = {"library": library_label(case.implementation)}
         terms |= {"variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype}
-        terms |= {name: str(case.params[name]) for name in HOW if case.params.get(name) is not None}
+        terms |= {FORM: str(case.params[FORM])} if case.params.get(FORM) is not None else {}
         return terms | ({"layout": "channels last"} if case.kind and case.workload.endswith(LAYOUT) else {})
 
     best, other = facts(pair.fastest_way), facts(pair.other if pair.base.on_accelerator else pair.base)

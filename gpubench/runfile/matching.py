@@ -12,16 +12,46 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable
 from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UsageError
-from .kinds import KINDS
 from .quantities import listed, shorten
+
+if TYPE_CHECKING:
+    from .schema import Case
+
+
+class Kind(NamedTuple):
+    """A kind of work and its name in a sentence; ``summarised`` unless it has tables of its own."""
+
+    words: str
+    summarised: bool = True
+
+    @property
+    def heading(self) -> str:
+        """The heading above the benchmarks of this kind."""
+        return self.words[:1].upper() + self.words[1:]
+
+
+KINDS = {
+    "matmul": Kind("matrix products"),
+    "networks": Kind("networks"),
+    "training": Kind("training"),
+    "elementwise": Kind("elementwise work"),
+    "other_matmul": Kind("other matrix products"),
+    "operators": Kind("operators of networks"),
+    "linear_algebra": Kind("linear algebra"),
+    "irregular": Kind("sorting and irregular access"),
+    "science": Kind("science and images"),
+    "copies": Kind("copies", summarised=False),
+    "distributed": Kind("multi-GPU work", summarised=False),
+}  # by the values that a benchmark's marker may have as its ``kind``, in the order of a report
 
 _EXPRESSIONS = "time."  # prefix of the names of expressions: the file that they are measured in
 SHIPPED = frozenset({
     "attention", "classic", "convolution", "data_parallel", "distributed", "elementwise", "fft", "irregular",
-    "linear_algebra", "llm", "matmul", "model_parallel", "models", "quantised", "reductions", "science", "serving",
-    "sparse", "training", "transfer", "time",
+    "input", "linear_algebra", "llm", "matmul", "model_parallel", "models", "quantised", "reductions", "science",
+    "serving", "sparse", "training", "transfer", "time",
 })  # fmt: skip
 """Names of the files that come with gpubench, or are written by it: any other file of such a name keeps its
 ``test_``."""
@@ -32,6 +62,12 @@ _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _HEADINGS = frozenset(kind.heading for kind in KINDS.values())
 _OPERATORS = ("and", "or", "not", "(", ")")
+
+
+def names_of(case: Case) -> tuple[str, ...]:
+    """The names of the benchmark, its kind of work and its variant in a report, which ``-k`` accepts."""
+    heading = KINDS[case.kind].heading if case.kind in KINDS else ""
+    return tuple(filter(None, (case.title, heading, case.variant)))
 
 
 def shown_name(workload: str) -> str:

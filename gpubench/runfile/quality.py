@@ -1,23 +1,47 @@
-"""Judge a run: noise that no process alone could see, peaks that can't be true, and other programs."""
+"""Judge a run: noise that no process alone could see, peaks that can't be true, other programs, and slow libraries.
+
+A benchmark's share of its device's measured peak follows the roofline (S. Williams, A. Waterman, D. Patterson,
+Communications of the ACM 52(4), 2009): ``flops`` and ``bytes`` take at least ``max(flops / throughput, bytes /
+bandwidth)``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from .flags import CONTENDED, FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG
 from .quantities import text
-from .schema import Bandwidth, Ceilings, Raised, Result, Run, Times
-from .utilisation import Utilisation, most, utilisation
+from .schema import Bandwidth, Ceilings, CpuFacts, Raised, Result, Run, Times, Work
 
-APART = 1.25  # slowest over fastest process: on a quiet machine nine of ten cases stay below
-FEWEST_ABOVE, MANY_ABOVE = 3, 0.1
-"""The peaks of a device are disproved if at least this many results, and this share of all, exceed them."""
+APART = 1.25  # slowest over fastest process: on a quiet machine nine of ten benchmarks stay below
+FEWEST_ABOVE, MANY_ABOVE = 3, 0.1  # results, and share of all, that disprove a device's peaks by exceeding them
 CONTRADICTED, FIXED_COST_S = 2.0, 1e-4
 """A small footprint can reach the rate of a large one: peaks are disproved if a smaller footprint's is this factor
 below. Passes so short that the fixed cost of a call matters are left out."""
+PLAUSIBLE = 1.3  # only a result that exceeds noisy peaks by more than this factor can't be true
+WINOGRAD = 2.25
+"""Convolutions may do this many times fewer multiplications than the direct algorithm with the counted FLOPs (A. Lavin,
+S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
+SLOW = 0.8  # a library is reported if its products run below this share of the fastest way
+_LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy"}
+_HOLD_BACK = {
+    "torch": ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
+    "onednn": ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+    "numpy": ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
+}  # variables that make a library use older instructions than the CPU has
+_AVX512_KERNELS = ("SkylakeX", "Cooperlake", "Sapphirerapids")  # of OpenBLAS, by processors
+_AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
+_COMPUTE = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
+"""Instructions that multiply in a short dtype."""
+
+
+def library_label(name: str) -> str:
+    """``NumPy`` for ``numpy``; the label of another library is its name."""
+    return _LABELS.get(name, name)
 
 
 def judged(run: Run) -> Run:
@@ -42,7 +66,7 @@ def _with_noise(result: Result) -> Result:
 
 
 def apart(times: Times) -> str | None:
-    """Why a case is ``noisy`` in a way that no process alone could see; None if it isn't."""
+    """Why a benchmark is ``noisy`` in a way that no process alone could see; None if it isn't."""
     medians = sorted(process.median_s for process in times.processes)
     rounds = [process.rounds for process in times.processes]
     spread = times.iqr_s / times.median_s
@@ -51,6 +75,48 @@ def apart(times: Times) -> str | None:
     if len(rounds) > 1 and max(rounds) < FEW <= sum(rounds) and spread > NOISY:
         return f"half of all {sum(rounds)} rounds are spread over {spread:.0%} of the median"
     return None
+
+
+class Utilisation(NamedTuple):
+    """``fraction`` of the speed that the ceiling ``of`` allows; ``bound`` is ``bandwidth`` or ``throughput``.
+    ``footprint_bytes`` is the footprint that this ceiling was measured with, where the ceiling depends on it."""
+
+    fraction: float
+    bound: str
+    of: str
+    footprint_bytes: float | None = None
+
+
+def utilisation(
+    work: Work, seconds: float, dtype: str, ceilings: Ceilings | None, link: bool = False
+) -> Utilisation | None:
+    """The least time that the ceilings allow, divided by the time taken; ``None`` where no ceiling matches the work.
+
+    ``dtype`` is the one that products are computed in (``bfloat16`` under autocast). With ``link`` the bytes cross
+    between host and device, and the faster direction is their ceiling.
+    """
+    if ceilings is None:
+        return None
+    uses = []
+    if link:
+        rate = max(ceilings.host_to_device_byte_per_s or 0.0, ceilings.device_to_host_byte_per_s or 0.0)
+        if rate and work.bytes:
+            uses.append(Utilisation(work.bytes / rate / seconds, "bandwidth", "copies between host and device"))
+    elif work.bytes and (band := ceilings.bandwidth_for(work.bytes)):
+        share = work.bytes / band.byte_per_s / seconds
+        uses.append(Utilisation(share, "bandwidth", band.pattern, band.footprint_bytes))
+    if not link and work.flops and (rate := ceilings.throughput.get(dtype, 0.0)):
+        uses.append(Utilisation(work.flops / rate / seconds, "throughput", f"{dtype} matmul"))
+    return max(uses, key=lambda use: use.fraction, default=None)
+
+
+def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float = 0.0) -> float:
+    """The largest fraction that can be true, given noise and, for products, the instruction set. ``convolutions`` is
+    their share of the FLOPs; fast algorithms do fewer multiplications than are counted."""
+    if use.bound != "throughput":
+        return PLAUSIBLE
+    allowed, peak = ceilings.allowed.get(dtype), ceilings.throughput.get(dtype)
+    return (1 + (WINOGRAD - 1) * convolutions) * max(PLAUSIBLE, allowed / peak if allowed and peak else 0.0)
 
 
 def _uses(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> Iterator[tuple[Result, Ceilings, Utilisation]]:
@@ -83,14 +149,13 @@ def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[
 def _contradiction(peaks: Ceilings) -> tuple[Bandwidth, Bandwidth] | None:
     """A smaller and a larger footprint that contradict each other, each with its best pattern, or None."""
     entries = sorted(peaks.bandwidth, key=lambda entry: entry.byte_per_s)
-    usable = (entry for entry in entries if entry.footprint_bytes >= FIXED_COST_S * entry.byte_per_s)
-    best = {entry.footprint_bytes: entry for entry in usable}
-    for small in map(best.__getitem__, sorted(best)):
-        larger = (entry for size, entry in sorted(best.items()) if size >= small.footprint_bytes)
-        fastest = max(larger, key=lambda entry: entry.byte_per_s)
-        if fastest.byte_per_s > CONTRADICTED * small.byte_per_s:
-            return small, fastest
-    return None
+    best = {e.footprint_bytes: e for e in entries if e.footprint_bytes >= FIXED_COST_S * e.byte_per_s}
+    sizes = sorted(best)
+    pairs = (
+        (best[size], max((best[larger] for larger in sizes[i:]), key=lambda entry: entry.byte_per_s))
+        for i, size in enumerate(sizes)
+    )
+    return next((pair for pair in pairs if pair[1].byte_per_s > CONTRADICTED * pair[0].byte_per_s), None)
 
 
 def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> dict[str, Ceilings]:
@@ -116,3 +181,44 @@ def _raised(known: Ceilings, result: Result, use: Utilisation) -> Ceilings:
     smaller = [entry for entry in known.bandwidth if entry.footprint_bytes <= nbytes]
     level = max(smaller or known.bandwidth, key=lambda entry: entry.footprint_bytes).level
     return replace(known, bandwidth=(*known.bandwidth, Bandwidth(result.id, nbytes, nbytes / seconds, level)))
+
+
+def slow_products(ceilings: Ceilings, cpu: CpuFacts, place: str = "this CPU") -> list[tuple[str, str, str]]:
+    """The products below :data:`SLOW`, PyTorch's first, then by dtype: libraries relative to the fastest way of a
+    dtype, and short dtypes relative to float32. Each is its library, a claim about the ``place``, and the reason."""
+    products: list[tuple[str, str, float, str, list[str]]] = []
+    for dtype, ways in ceilings.ways.items():
+        rates: dict[str, float] = {}
+        for way, rate in ways.items():
+            library = way.partition(":")[0]  # a result that raised a peak stands there with its id
+            rates[library] = max(rate, rates.get(library, 0.0))
+        best = max(rates, key=lambda library: rates[library], default="")
+        for library, rate in rates.items():
+            than = f"what {library_label(best)} reaches on {place}"
+            products.append((library, dtype, rate / rates[best], than, list(_reasons(library, dtype, cpu))))
+        full, short = ceilings.throughput.get("float32"), ceilings.throughput.get(dtype)
+        if dtype in _COMPUTE and full and short:
+            lacking = cpu.instructions is not None and _COMPUTE[dtype].isdisjoint(cpu.instructions)
+            reasons = [f"this CPU has no instructions for {dtype} and emulates it"] * lacking
+            products.append(("torch", dtype, short / full, f"those in float32 on {place}", reasons))
+    claims = [
+        (library, f"{library_label(library)}'s {dtype} products run at {share:.0%} of {than}",
+         "; ".join(reasons) or "the reason isn't known")
+        for library, dtype, share, than, reasons in products if share < SLOW
+    ]  # fmt: skip
+    return sorted(claims, key=lambda claim: claim[0] != "torch")
+
+
+def _reasons(library: str, dtype: str, cpu: CpuFacts) -> Iterator[str]:
+    if library == "torch" and dtype in _COMPUTE:
+        library = "onednn"  # which torch calls for these, as BLAS has none
+    for name in _HOLD_BACK.get(library, ()):
+        if value := (cpu.variables or {}).get(name):
+            yield f"{name}={value} is set"
+    blas, _, kernel = (cpu.kernels or {}).get(library, "").partition(" ")
+    if blas == "mkl" and "AMD" in (cpu.model or ""):
+        yield "MKL on AMD, where it takes other paths than on Intel"
+    able = cpu.instructions or ()
+    newest = _AVX512_KERNELS if "avx512f" in able else _AVX2_KERNELS if "avx2" in able else None
+    if blas == "openblas" and kernel and newest and kernel not in newest:
+        yield f"OpenBLAS's kernel for {kernel}, an older processor"

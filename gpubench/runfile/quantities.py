@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -108,6 +109,15 @@ def shorten_apart(names: Iterable[str], longest: int = 40) -> dict[str, str]:
     counts = Counter(short.values())
     numbered = enumerate((name for name in every if counts[short[name]] > 1), 1)
     return short | {name: f"{shorten(short[name], longest - 1 - len(str(i)))}#{i}" for i, name in numbered}
+
+
+def shared_place(tests: Iterable[str]) -> str:
+    """The folders, or the file, that all tests of these full names share, up to the names that differ."""
+    files = {test.partition("::")[0] for test in tests if "::" in test}
+    if len(files) == 1:
+        return f"{min(files)}::"
+    folder = posixpath.commonpath(files) if len({posixpath.isabs(file) for file in files}) == 1 else ""
+    return f"{folder}/" if folder else ""
 
 
 def holds_words(label: str, name: str) -> bool:

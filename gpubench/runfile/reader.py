@@ -28,8 +28,8 @@ from ..statistics.intervals import median as median_of
 from . import schema
 from .flags import ADVICE, NOISY_FLAG
 from .ledger import percentiles
-from .naming import LONGEST_TEXT, named
-from .schema import KEY, Benchmark, Case, Machine, Measurement, Process, Raised, Result, Run, Times
+from .naming import numbered, plain_case, repeats
+from .schema import KEY, LONGEST_TEXT, Benchmark, Case, Machine, Measurement, Process, Raised, Result, Run, Times
 
 LARGEST = 256 * 1024**2  # the most bytes of a file: a run of 11,900 cases in three processes
 MOST_NAMED = 4
@@ -83,14 +83,14 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
             raise errors[0]
         facts = file.gpubench
         if plain or facts is None:
-            return Run(path, machine, tuple(named(results)), file.datetime, plain=True)
+            return Run(path, machine, _named(results, machine), file.datetime, plain=True)
         results += [_row(f"{KEY}.unmeasured[{number}]", row) for number, row in enumerate(gone or ())]
         processes = facts.processes or ()
         canaries = [(each.index, each.canary) for each in processes if each.canary and machine.threads != 1]
         slow = tuple(index for index, canary in canaries if canary.all_s > canary.one_s)
         settings = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
         settings |= {"processes": len(processes) or 1, "flags": _flags(processes), "slow_threads": slow}
-        return Run(path, machine, tuple(named(results)), ceilings=facts.ceilings or {}, **settings)
+        return Run(path, machine, _named(results, machine), ceilings=facts.ceilings or {}, **settings)
 
 
 def _entries(root: Any) -> tuple[list[Any], bool]:
@@ -137,6 +137,19 @@ def _row(place: str, entry: Any) -> Result:
         return _unusable(entry, str(error))
     case = {name: getattr(row, name) for name in Case.__struct_fields__}
     return Result(**case, status=row.status, reason=row.reason or "", fullname=row.fullname or "")
+
+
+def _named(results: Sequence[Result], machine: Machine) -> tuple[Result, ...]:
+    """All results of a run under names that differ: of tests with one full name the second is ``test_x#2``."""
+    rows, cases = [], []
+    numbers = repeats((row.fullname, row.implementation and str(row.case)) for row in results)
+    for row, number in zip(results, numbers, strict=True):
+        name = row.fullname if number == 1 else re.sub(r"(?=\[)|\Z", f"#{number}", row.fullname, count=1)
+        rows.append(structs.replace(row, fullname=name))
+        plain = not row.implementation and not row.workload
+        cases.append(plain_case(name, row.params, machine.devices) if plain else row.case)
+    identities = map(structs.asdict, numbered(cases))
+    return tuple(structs.replace(row, **case) for row, case in zip(rows, identities, strict=True))
 
 
 def _machine(info: schema.MachineInfo) -> Machine:

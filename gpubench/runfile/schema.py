@@ -30,6 +30,7 @@ MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
 """The most cases of a run, parameters of a case, devices of a machine and flags of a process: far more than real runs
 have, and still read in a second or two."""
 MOST_OPERATORS = 2_000  # kinds and sizes of operators in a call; a network has some twenty
+LONGEST_TEXT = 2000  # characters kept of a text from a file: a reason may hold a whole traceback
 MOST_NAMES = 500  # different names of parameters in one table, which has a column for each
 
 Amount = Annotated[float, Meta(ge=0, le=1e300)]

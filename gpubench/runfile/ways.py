@@ -16,21 +16,19 @@ from ..statistics.intervals import INTERVAL, Interval
 from .flags import Level, judge
 from .schema import Result, Times
 
-HOW = ("form", "tuning")
-"""Parameters of the suite's own benchmarks that describe how a job is done rather than which job: where the result is
-written (``inplace`` overwrites an input, and so does another job), and how it was tuned."""
-LAYOUT, TUNED = "_channels_last", "_tuned"
-"""Suffixes of benchmarks that do the same job as the benchmark without the suffix: in another order in memory, or
-tuned."""
+FORM = "form"
+"""Parameter of the suite's own benchmarks that says where the result is written, and so how a job is done rather than
+which job, except ``inplace``, which overwrites an input."""
+LAYOUT = "_channels_last"  # suffix of benchmarks that do the job of the benchmark without it, in another memory order
 FASTER = 1.03  # ways that differ by less are equally fast
 
 
 def job(result: Result) -> Hashable:
     """The key of a job: two results on one device that have it did the same."""
     own = not result.kind  # the parameters of a user's own benchmark have unknown meanings
-    params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
-    workload = result.workload if own else result.workload.removesuffix(LAYOUT).removesuffix(TUNED)
-    terms = workload, result.device, result.cache, not own and result.params.get("form") == "inplace"
+    params = {n: v for n, v in result.params.items() if v is not None and (own or n != FORM)}
+    workload = result.workload if own else result.workload.removesuffix(LAYOUT)
+    terms = workload, result.device, result.cache, not own and result.params.get(FORM) == "inplace"
     return *terms, frozenset((name, type(value), value) for name, value in params.items())
 
 
@@ -43,9 +41,9 @@ def fastest_way(result: Result, others: Iterable[Result]) -> Result:
     if result.times is None:
         return result
     limit = 1.001 * result.times.median_s / FASTER  # beyond doubt too slow: a job may have thousands of ways
-    shorter = [(s, other) for other in others if other.times and (s := other.times.median_s) <= limit]
-    for _, other in sorted(shorter, key=lambda entry: entry[0]):
-        if _stands_for(other, result) and _surely_faster(other, result):
+    shorter = [(times, other) for other in others if (times := other.times) and times.median_s <= limit]
+    for times, other in sorted(shorter, key=lambda entry: entry[0].median_s):
+        if _stands_for(other, result) and _surely_faster(times, result.times):
             return other
     return result
 
@@ -84,13 +82,10 @@ def _stands_for(other: Result, result: Result) -> bool:
     return not itself and judge(flag.name for flag in other.flags).level < Level.UNUSABLE
 
 
-def _surely_faster(other: Result, result: Result) -> bool:
-    """Whether the interval proves the other faster, or the slowest of its three processes or more is faster than all of
-    the result's: their times may be so far apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math.
+def _surely_faster(times: Times, slower: Times) -> bool:
+    """Whether the interval proves it faster, or the slowest of its three processes or more is faster than all of the
+    slower ones: their times may be so far apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math.
     Statist. 18 (1947): a chance of 1 in 20)."""
-    if other.times is None or result.times is None:
-        return False
-    ratio = times_and_ratio(result.times, other.times)[2]
-    slow, fast = ([process.median_s for process in times.processes] for times in (result.times, other.times))
-    apart = min(len(slow), len(fast)) >= 3 and max(fast) < min(slow)
-    return ratio.value >= FASTER and (ratio.low > 1 or apart)
+    ratio = times_and_ratio(slower, times)[2]
+    slow, fast = ([process.median_s for process in side.processes] for side in (slower, times))
+    return ratio.value >= FASTER and (ratio.low > 1 or (min(len(slow), len(fast)) >= 3 and max(fast) < min(slow)))

@@ -12,7 +12,7 @@ import records
 from suites import NAMES, run_file
 
 from gpubench.commands.cli import main
-from gpubench.runfile.kinds import KINDS
+from gpubench.runfile.matching import KINDS
 
 NETWORKS = KINDS["networks"]
 

@@ -9,7 +9,7 @@ import torch
 from gpubench.devices import CPU, implementations
 from gpubench.devices.implementations import LIBRARIES, NumPy, find_implementation
 from gpubench.devices.virtual import VirtualDevice
-from gpubench.runfile.naming import library_label
+from gpubench.runfile.quality import library_label
 
 FIFTH = """
 import numpy

@@ -28,9 +28,9 @@ from gpubench.measure.fixture import MOST_REMEASURED
 from gpubench.runfile.facts import facts
 from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import assemble
+from gpubench.runfile.quality import slow_products
 from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Ceilings, CpuFacts, Machine, Run
-from gpubench.runfile.utilisation import slow_products
 
 TESTS = Path(__file__).parent.parent
 pytestmark = pytest.mark.xdist_group("probes")  # they look at one run

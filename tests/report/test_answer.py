@@ -14,7 +14,7 @@ from gpubench.report.charts.pictures import plan
 from gpubench.report.number import MISSING, Sign
 from gpubench.report.screen import findings
 from gpubench.report.tables import answer_tables, beside_each_other, machine_table, results_table
-from gpubench.runfile.kinds import KINDS
+from gpubench.runfile.matching import KINDS
 
 MATMUL = KINDS["matmul"]
 SMOKE, SIMULATED, BUSY, NOISY = "Smoke run", "come from a model", "was busy", "results are noisy"

@@ -56,7 +56,6 @@ def pair_of(way, **base):
         ({"variant": "compile"}, {}, "PyTorch, compiled"),
         ({"form": "out"}, {}, "PyTorch, out"),
         ({"workload": "a.b_channels_last"}, {}, "PyTorch, channels last"),
-        ({"workload": "a.b_tuned", "tuning": "channels last"}, {}, "PyTorch, channels last"),
         ({"dtype": "float32"}, {"dtype": "float16"}, "PyTorch, float32"),
         ({"variant": "eager"}, {"variant": "autocast"}, "PyTorch, eager"),
         ({"by": "numpy", "flags": ("noisy",)}, {}, "NumPy"),

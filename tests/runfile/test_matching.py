@@ -3,8 +3,7 @@
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.runfile.kinds import KINDS, names_of
-from gpubench.runfile.matching import matcher
+from gpubench.runfile.matching import KINDS, matcher, names_of
 from gpubench.runfile.schema import Case
 
 NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float32-n=64]", "cuda:0", "parallel"]

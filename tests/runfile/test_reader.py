@@ -153,7 +153,8 @@ DEVICES = {name: f"UNSERIALIZABLE[device(type='{kind}')]" for name, kind in (("a
     ],
 )  # fmt: skip
 def test_a_plain_benchmarks_parameters_say_its_device_and_dtype_and_are_readable(fullname, params, name, device, dtype):
-    case = naming.plain_case(f"a/h2d_test.py::{fullname}", params)
+    devices = [schema.DeviceFacts(name, name.partition(":")[0]) for name in ("cpu", "cuda:0", "cuda:1", "mps")]
+    case = naming.plain_case(f"a/h2d_test.py::{fullname}", params, devices)
     assert (case.id, case.device, case.dtype) == (f"a/h2d_test.py::{name}", device, dtype)
 
 
@@ -182,7 +183,7 @@ def test_tests_of_one_name_are_several_benchmarks(tmp_path: Path) -> None:
     assert workloads == ["matmul.square", "matmul.square#2"]
 
 
-@pytest.mark.parametrize(("given", "device"), [("CPU", "cpu"), ("GPU", "gpu"), ("CUDA:1", "cuda:1"), (None, "")])
+@pytest.mark.parametrize(("given", "device"), [("CPU", "cpu"), ("CUDA", "cuda"), ("CUDA:1", "cuda:1"), (None, "")])
 def test_a_plain_file_says_which_device_or_it_is_the_cpu(tmp_path: Path, given: str | None, device: str) -> None:
     (row,) = Study([runs.read(save(tmp_path, plain_run({"params": {"Device": given} if given else {}})))]).rows
     assert row.result.device == device

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from gpubench.runfile.quality import disproved, raise_peaks
+from gpubench.runfile.quality import disproved, raise_peaks, slow_products, utilisation
 from gpubench.runfile.schema import Bandwidth, Ceilings, Check, CpuFacts, Raised, Result, Times, Work
-from gpubench.runfile.utilisation import slow_products, utilisation
 
 BANDS = (Bandwidth("copy", 1e6, 2e11, "l2"), Bandwidth("copy", 1e9, 3e10, "memory"))
 PEAKS = Ceilings(BANDS, {"float32": 1e11}, ways={"float32": {"torch": 1e11, "numpy": 9e10}})
