@@ -28,8 +28,7 @@ OURS = {"gpubench", "_pytest", "pytest_benchmark"}  # Packages whose objects, su
 _MOST_VALUES, _MOST_ELEMENTS, _MOST_LEVELS = 10_000, 1 << 22, 4
 """Most values of shared variables that are looked at, most elements of tensors and containers that are kept, and levels
 of containers."""
-_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, property, staticmethod, classmethod)
-"""Kinds of values that a program binds once, such as an import: they are no state."""
+_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, property, staticmethod, classmethod)  # bound once
 _MOST_LOOKED_AT = 100_000
 """Elements of a container, and bytes / 1,000 of an array, that are compared; of larger ones an even sample."""
 _LEVELS, _MOST_PLACES = 5, 20_000  # How deep, and at how many places, a call's inputs are looked at
@@ -53,8 +52,7 @@ Place = tuple[Any, ...]  # The way to a value: the number of its root, and the n
 def _walk(
     roots: Iterable[Any], parts: Callable[[Any], Iterable[tuple[Any, Any]] | None], levels: int
 ) -> Iterator[tuple[Place, Any]]:
-    """Yield values with their places, breadth first: the roots and their named parts. A value that occurs again is
-    yielded without its parts."""
+    """Yield the roots and their named parts, breadth first, with their places; parts of a value once."""
     queue, known = deque[tuple[Place, Any]](((number,), root) for number, root in enumerate(roots)), set[int]()
     while queue:
         place, value = queue.popleft()
@@ -65,9 +63,9 @@ def _walk(
 
 
 def unfinished(function: Any, result: Any = None) -> str:
-    """Return why a call that returned this has not done its work yet, with the way to time it; empty if it has, as far
-    as can be seen. Seen are coroutines, generators and other iterators, futures, processes, threads, and the graphs of
-    Dask and Polars, also in containers and dataclasses."""
+    """Return why a call with this result has not done its work yet, with the way to time it; empty for results without
+    coroutines, generators and other iterators, futures, processes, threads, and graphs of Dask and Polars, also in
+    containers and dataclasses."""
     with contextlib.suppress(Exception):  # the __getattr__ of a user's class may raise anything
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             return _AWAITED
@@ -116,8 +114,8 @@ class Given:
         self._seen, self._compared = self._look(), set[Place]()
 
     def changed(self) -> list[str]:
-        """Return the kinds of values that are different now, ``list`` or ``Tensor``. A cache is no change: an empty
-        value may be filled once, and the values in an object are compared from the second time on."""
+        """Return the kinds of values that are different now, as ``Tensor``. A cache is no change: an empty value may be
+        filled once, and the values in an object are compared from the second time on."""
         now, found = self._look(), dict[str, None]()
         for place, (name, state) in now.items():
             before = self._seen.setdefault(place, (name, state))[1]
@@ -130,8 +128,7 @@ class Given:
         return list(found)
 
     def _look(self) -> dict[Place, tuple[str, Any]]:
-        """Return by place the name of a value's kind, and its state: of networks and parameters, which change as they
-        learn, the sizes alone, which show a cache that grows with each call."""
+        """Return the names and states of values by place: of networks and parameters, which learn, the sizes alone."""
         hidden, found, sized = set(map(id, self._written)), dict[Place, tuple[str, Any]](), set[Place]()
         roots = [*self._values, *_held(self._function)]
         for place, value in itertools.islice(_walk(roots, _parts, _LEVELS), _MOST_PLACES):
@@ -153,8 +150,7 @@ def _is_of_nn(value: Any, kind: str) -> bool:
 
 
 def _quiet(observe: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return an observer that sees nothing (None) where a value raises an error: a user's, which may raise anything,
-    quantised, nested and masked tensors, and values that change meanwhile."""
+    """Return an observer that sees nothing (None) if a value raises an error, as users' and masked tensors may."""
 
     def observed(value: Any) -> Any:
         with contextlib.suppress(Exception):
@@ -189,8 +185,8 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def _held(function: Any) -> list[Any]:
-    """Return the values that a function uses besides its arguments: the object that it is bound to, the arguments of a
-    partial, and the variables of its closure and module that it names."""
+    """Return the object that a function is bound to, the arguments of a partial, and the variables of its closure and
+    module that it names."""
     if isinstance(function, functools.partial):
         return [*function.args, *function.keywords.values(), *_held(function.func)]
     bound = attribute(function, "__self__")
@@ -217,8 +213,7 @@ def _size(value: Any) -> Any:
 
 @_quiet
 def _state(value: Any) -> Any:
-    """Return a value that is equal before and after a call that changes nothing; None for a value that can't be
-    seen."""
+    """Return a number that differs once the value has changed; None if that can't be seen."""
     if "torch" in sys.modules and isinstance(value, torch.Tensor):
         seen = 0 if value.is_inference() else value._version, _state(value.grad) if value.is_leaf else None
         dense = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
@@ -244,8 +239,7 @@ def _state(value: Any) -> Any:
 
 
 def _left(value: Iterator[Any]) -> Any:
-    """Return how much of an iterator is left. Where nothing shows it, each look differs from the others, because a call
-    reads the iterator that it is given."""
+    """Return how much of an iterator is left; if nothing shows it, each look differs, since the call reads it."""
     if isinstance(value, io.IOBase):
         with contextlib.suppress(OSError, ValueError):  # closed, a pipe, a text file that is being read
             return value.tell()
@@ -258,8 +252,7 @@ def _left(value: Iterator[Any]) -> Any:
 
 
 class State:
-    """The values of the variables of classes and of dictionaries of modules at one moment, with the contents of the
-    containers, objects and tensors in them."""
+    """The variables of classes and modules at one moment, with the containers, objects and tensors in them."""
 
     def __init__(self, owners: Iterable[Any]) -> None:
         self.owners, self._room, self._kept = list(owners), _MOST_ELEMENTS, list[tuple[Any, Any]]()

@@ -51,8 +51,8 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CallCopy:
-    """A copied call: ``function(*args, **kwargs)`` makes it. ``shared`` are the variables of classes and modules as
-    they were when the copy was made; ``alive`` are copies of objects that the call refers to weakly."""
+    """A copied call: ``function(*args, **kwargs)``. ``shared`` are the variables of classes and modules when the copy
+    was made; ``alive`` are copies of objects that the call refers to weakly."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -76,12 +76,9 @@ def copy_call(
     limit_bytes: int | None = None,
 ) -> CallCopy:
     """Return a deep copy of a call: the function with its closure and the globals of the user's modules, the object
-    that it is bound to, and the arguments.
-
-    With ``dtype``, ``torch.float64``, tensors and arrays of real and complex numbers are converted; with ``device``
-    tensors are copied there. Raises :class:`Uncopyable` for a call that can't be copied, and for copies of tensors and
-    arrays with more than ``limit_bytes``.
-    """
+    that it is bound to, and the arguments. With ``dtype``, ``torch.float64``, tensors and arrays of real and complex
+    numbers are converted; with ``device`` tensors are copied there. Raises :class:`Uncopyable` for a call that can't be
+    copied, and for copies of tensors and arrays with more than ``limit_bytes``."""
     stream = io.BytesIO()
     pickler = _Pickler(stream, dtype, device)
     try:
@@ -105,8 +102,7 @@ def copy_call(
 
 @contextlib.contextmanager
 def restored_random_streams(devices: Iterable[Device] = ()) -> Iterator[None]:
-    """A context after which the global random streams of Python, NumPy and torch are as they were; of accelerators,
-    the streams of the ``devices``."""
+    """A context after which the random streams of Python, NumPy, torch and the ``devices`` are as they were."""
     states, of_devices = random_streams(), [(device, device.random_state()) for device in devices]
     try:
         yield
@@ -132,8 +128,7 @@ def set_random_streams(states: tuple[Any, ...]) -> None:
 
 @functools.cache
 def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the names of the globals that code uses, of these and all attributes, and of the modules that it
-    imports."""
+    """Return the names of the globals that code uses, of these and all attributes, and of imported modules."""
     steps = list(dis.get_instructions(code))
     own = frozenset(step.argval for step in steps if step.opname in _GLOBAL_STEPS)
     imported = frozenset(step.argval for step in steps if step.opname == "IMPORT_NAME")
@@ -237,8 +232,7 @@ class _Pickler(pickle.Pickler):
         return self._modules[id(variables)]
 
     def _named(self, code: types.CodeType, variables: dict[str, Any]) -> list[tuple[Number, dict[str, Any]]]:
-        """Return the copied dictionaries of modules with the values that code names. A copied function that imports
-        a module when it is called gets the original."""
+        """Return the copied dictionaries of modules with the values that code names."""
         own, every, imported = _names(code)
         for name in imported:
             self._own(sys.modules.get(name))
@@ -277,8 +271,7 @@ def _is_users(module: types.ModuleType) -> bool:
 
 
 def _is_shared(kind: type, value: Any) -> bool:
-    """Whether a value has no state of its own, is of the fixtures, whose objects are the same for all calls, or runs
-    coroutines: an event loop is as it was once a call has ended."""
+    """Whether a value has no state, is of the fixtures, or an event loop, which is as before once a call has ended."""
     if isinstance(value, types.BuiltinFunctionType):
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
     if isinstance(value, types.FunctionType | functools._lru_cache_wrapper):

@@ -9,7 +9,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..devices import CPU, Device
@@ -28,10 +28,8 @@ _OUT_OF_MEMORY = re.compile("(can't|unable to) allocate|out of memory|ALLOC_FAIL
 
 
 def require_memory(nbytes: float, device: Device) -> None:
-    """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory, once garbage of earlier cases
-    is freed."""
-    memory = device.memory()
-    if memory is not None and nbytes > MEMORY_SHARE * memory.free:
+    """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory, without garbage."""
+    if (memory := device.memory()) and nbytes > MEMORY_SHARE * memory.free:
         gc.collect()
         memory = device.memory() or memory
         if nbytes > MEMORY_SHARE * memory.free:
@@ -55,8 +53,8 @@ _kept: dict[Any, torch.Tensor] = {}
 
 
 class Data:
-    """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run. Different
-    ``stream``s of one seed are different data."""
+    """A case's tensors: the n-th has the same values on every device and in every run, and others in another
+    ``stream``."""
 
     def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0) -> None:
         self.home, self.dtype = device, dtype
@@ -68,11 +66,9 @@ class Data:
         return torch.device(self.home.torch_name)
 
     def randn(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
-        """Return standard normal values, drawn in float32 on the CPU whatever the device and dtype.
-
-        The arguments are those of ``torch.randn``: ``requires_grad=``, ``generator=``, and a ``device=`` that must be
-        the benchmark's. Raises :class:`~gpubench.errors.UsageError` for others.
-        """
+        """Return standard normal values, drawn in float32 on the CPU whatever the device and dtype. The arguments are
+        ``torch.randn``'s: ``requires_grad=``, ``generator=``, and a ``device=`` that must be the benchmark's. Raises
+        :class:`~gpubench.errors.UsageError` for others."""
         return self._draw("randn", size, dtype or self.dtype, words)
 
     def rand(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
@@ -117,7 +113,6 @@ class Data:
         return network.eval().to(device=self.device, dtype=self.dtype)
 
     def _draw(self, name: str, size: Any, dtype: torch.dtype, words: dict[str, Any], *bounds: int) -> torch.Tensor:
-        """Return the values of torch's function ``name``, drawn on the CPU, on the device."""
         shape, gradient, generator = self._terms(name, size, words)
         drawn_in, count = torch.int64 if bounds else torch.float32, math.prod(shape)
         require_memory(count * dtype.itemsize, self.home)
@@ -136,8 +131,7 @@ class Data:
         return drawn.to(device=self.device, dtype=dtype, copy=key in _kept).requires_grad_(gradient)
 
     def _terms(self, name: str, size: Any, words: dict[str, Any]) -> tuple[tuple[int, ...], bool, Any]:
-        """Return the shape, ``requires_grad`` and the generator of arguments in torch's spelling. Raises UsageError for
-        other ``words``."""
+        """Return the shape, ``requires_grad`` and the generator. Raises UsageError for other ``words``."""
         device, generator = words.pop("device", None), words.pop("generator", None)
         gradient = words.pop("requires_grad", False)
         shape = size or words.pop("size", words.pop("shape", ()))
@@ -147,8 +141,8 @@ class Data:
             more = "dtype=, requires_grad= and generator="
             raise UsageError(f"{name} takes a shape, {more}, not {next(iter(words))}=: use torch.{name}")
         if device is not None and torch.device(device) not in (self.device, torch.device(self.device.type)):
-            where = "makes its values on each device that is measured"
-            raise UsageError(f"leave out device={str(device)!r}: {name} {where}")
+            how = f"leave out device={str(device)!r}"
+            raise UsageError(f"{how}: {name} makes its values on each device that is measured")
         if generator is not None and generator.device.type != "cpu":
             raise UsageError("leave out generator=, or make it on the CPU: values are the same on each device")
         try:
@@ -184,8 +178,7 @@ def factory_defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator
 
 
 def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy in page-locked host memory. Raises :class:`~gpubench.errors.Unmeasurable` where there is none, also
-    where torch silently returns ordinary memory."""
+    """Return a copy in page-locked host memory. Raises :class:`~gpubench.errors.Unmeasurable` if there is none."""
     try:
         pinned = tensor.pin_memory()
         locked = pinned.is_pinned() and pinned.device.type == "cpu"  # not so on a Mac (pytorch#181374)
@@ -197,8 +190,8 @@ def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def leaves(*values: Any) -> list[Any]:
-    """Return the leaves of nested containers; a long list, tuple or dictionary of numbers is one leaf, and so is a
-    value that is nested more deeply than Python recurses."""
+    """Return the leaves of nested containers; one leaf is a long list, tuple or dictionary of numbers, and a value that
+    is nested more deeply than Python recurses."""
     try:
         return list(pytree.tree_leaves(values, is_leaf=_is_long))
     except RecursionError:
@@ -206,7 +199,6 @@ def leaves(*values: Any) -> list[Any]:
 
 
 def _is_long(value: Any) -> bool:
-    """Whether the value is a list, tuple or dictionary of many numbers, in lists of equal length too."""
     if not isinstance(value, list | tuple | dict):
         return False
     count, inner = len(value), list(value.values()) if isinstance(value, dict) else value
@@ -224,13 +216,13 @@ def tensor_leaves(*values: Any) -> list[torch.Tensor]:
 
 
 def bare_tensors(*values: Any) -> list[torch.Tensor]:
-    """Return the dense tensors that hold the data of all tensors in nested containers, except those of modules.
-    Tensors that don't tell their size and memory, such as those of lazy layers, are left out."""
+    """Return the dense tensors with the data of all tensors in nested containers, but not in modules, and not in lazy
+    layers, which have no size yet."""
     return [part for leaf in tensor_leaves(values) for part in _dense_parts(leaf)]
 
 
 def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the tensor, or the indices and values of a sparse one, whose ``nbytes`` and storage torch refuses."""
+    """Return the tensor, or the indices and values of a sparse one, since torch refuses its ``nbytes`` and storage."""
     layout, parts = str(tensor.layout), [tensor]
     with contextlib.suppress(Exception):
         if layout == "torch.sparse_coo":
@@ -246,20 +238,19 @@ def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     return []
 
 
-def _held_tensors(found: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the parameters and buffers of the networks among leaves."""
-    networks = [leaf for leaf in found if isinstance(leaf, torch.nn.Module)]
+def _of_networks(*values: Any) -> list[torch.Tensor]:
+    networks = [leaf for leaf in leaves(*values) if isinstance(leaf, torch.nn.Module)]
     return [tensor for network in networks for tensor in (*network.parameters(), *network.buffers())]
 
 
 def tensors(*values: Any) -> list[torch.Tensor]:
     """Return the dense tensors of :func:`bare_tensors`, and the parameters and buffers of modules."""
-    return bare_tensors(values, _held_tensors(leaves(values)))
+    return bare_tensors(values, _of_networks(values))
 
 
 def is_lazy(*values: Any) -> bool:
     """Whether a network in these values makes its parameters when it is first called, as ``nn.LazyLinear`` does."""
-    return any(map(torch.nn.parameter.is_lazy, _held_tensors(leaves(values))))
+    return any(map(torch.nn.parameter.is_lazy, _of_networks(values)))
 
 
 def is_array(value: Any) -> bool:
@@ -275,8 +266,8 @@ def as_tensor(value: Any) -> torch.Tensor:
 
 
 def all_as_tensors(*values: Any) -> list[torch.Tensor]:
-    """Return all tensors and arrays in nested containers, as dense tensors on the same device; arrays of text and
-    objects, and those of modules, are left out."""
+    """Return all tensors and arrays in nested containers, except those of modules, of text and of objects, as dense
+    tensors on the same device."""
     held = []
     for leaf in leaves(values):
         with contextlib.suppress(TypeError, ValueError, RuntimeError, BufferError):
@@ -305,7 +296,7 @@ def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def poison(written: Any, args: Any, kwargs: Mapping[str, Any], *used: Any) -> None:
-    """Fill with NaN the tensors that a call writes, unless it reads them too: its arguments, and what else it uses."""
+    """Fill with NaN the tensors that a call writes, unless it reads them too: its arguments, and ``used``."""
     read = {name: value for name, value in kwargs.items() if name != "out"}
     held = {tensor.untyped_storage()._cdata for tensor in tensors(args, read, used)}
     for tensor in tensors(written):
@@ -318,13 +309,12 @@ def poison(written: Any, args: Any, kwargs: Mapping[str, Any], *used: Any) -> No
 @functools.cache
 def dispatch_mode() -> Any:
     """Return the class of modes that hand each of torch's operations to a function of mode, operation, types, arguments
-    and keywords. A class for each function would be a reference cycle, with all memory that the function holds.
-    torch's own class makes torch import its compiler, which takes two seconds, only to exclude the mode from
-    compilation; nothing is compiled here."""
+    and keywords. A class for each function would be a reference cycle. torch's own class makes torch import its
+    compiler, which takes two seconds, only to exclude the mode from compilation."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Uncompiled(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __init__(self, handle: Any = None) -> None:
+        def __init__(self, handle: Any) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
             self._handle = handle
 
@@ -340,8 +330,8 @@ def dispatch_mode() -> Any:
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """A context in which compiled functions and modules run as they were written. torch's compiler doesn't compile
-    under a dispatch mode, and skips the code that it met there for good: the call would be timed uncompiled."""
+    """A context in which compiled functions and modules run as they were written: torch's compiler skips for good the
+    code that it met under a dispatch mode, so that the call would be timed uncompiled."""
     if "torch._dynamo" in sys.modules:
         with torch.compiler.set_stance("force_eager"):
             yield

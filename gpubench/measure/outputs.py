@@ -55,8 +55,7 @@ def elements(*values: Any) -> int:
 
 
 def outputs(result: Any) -> list[Output]:
-    """Return the outputs in a result: each tensor, array and number, and each long list of numbers. Raises
-    :class:`Incomparable`."""
+    """Return each tensor, array, number and long list of numbers in a result. Raises :class:`Incomparable`."""
     found = [output for leaf in leaves(result) for output in _outputs_of(leaf)]
     if len(found) > _MOST_OUTPUTS:
         raise Incomparable(f"the result has {len(found)} parts: too many to compare")
@@ -72,7 +71,12 @@ def _outputs_of(leaf: Any) -> list[Output]:
             raise Incomparable("the result is nested too deeply to compare") from error
         if array.dtype.kind not in "biufcmMSU":
             raise Incomparable(f"an array of {'objects' if array.dtype.kind == 'O' else array.dtype} can't be compared")
-        leaf = _of_numpy(array)
+        form = array.dtype.newbyteorder("=")
+        if array.dtype.kind in "SU":  # text as its bytes
+            array, form = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8), "u1"
+        elif array.dtype.kind in "mMfc":  # dates as whole numbers
+            form = {"f": f"f{min(8, form.itemsize)}", "c": f"c{min(16, form.itemsize)}"}.get(array.dtype.kind, "i8")
+        leaf = torch.from_numpy(np.array(array, form))  # a copy, since torch has no reversed views
     elif is_array(leaf):
         leaf = torch.from_dlpack(leaf)
     elif not isinstance(leaf, torch.Tensor):
@@ -83,18 +87,8 @@ def _outputs_of(leaf: Any) -> list[Output]:
         raise Incomparable(f"a {kind} of torch.{dtype} can't be compared") from error
 
 
-def _of_numpy(array: Any) -> torch.Tensor:
-    """Return an array's numbers; dates as whole numbers, text as its bytes."""
-    kind, size = array.dtype.kind, array.itemsize
-    if kind in "SU":
-        return torch.from_numpy(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy())
-    usual = {"m": "i8", "M": "i8", "f": f"f{min(8, size)}", "c": f"c{min(16, size)}"}.get(kind)
-    return torch.from_numpy(np.array(array, usual or array.dtype.newbyteorder("=")))  # torch has no reversed views
-
-
 def _dense(tensor: Any) -> list[torch.Tensor]:
-    """Return the numbers of a tensor in dtypes that torch computes with, complex ones as pairs; formats of 8 bits and
-    fewer as their codes."""
+    """Return a tensor's numbers, complex ones as pairs; formats of 8 bits and fewer as their codes."""
     if tensor.is_nested:
         return [dense for part in tensor.unbind() for dense in _dense(part)]
     if hasattr(tensor, "_masked_data"):
@@ -126,9 +120,8 @@ def others(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def error_of(left: torch.Tensor, right: torch.Tensor) -> float:
-    """Return the largest difference / largest finite value expected; infinite where only one of them is NaN or
-    infinite. Numbers that are subnormal in the result's dtype have fewer digits: for these it is difference / least
-    normal number."""
+    """Return the largest difference / largest finite value expected, or the least normal number of the result's dtype,
+    since smaller numbers have fewer digits; infinite if only one of two numbers is NaN or infinite."""
     if not right.numel():
         return 0.0
     least, step = 0.0, float(not left.is_floating_point() and not right.is_floating_point())
@@ -157,8 +150,8 @@ def agree(left: list[Output], right: list[Output], allowed: float) -> bool:
 
 @dataclass(slots=True)
 class Seen:
-    """Observations of a run: ``dtypes`` counts the results of operators; the others say whether it drew random numbers,
-    decomposed a matrix, read a dtype's format, such as the size of its elements, and counted singular values."""
+    """Observations of a run: counts of results' ``dtypes``, and whether it drew random numbers, decomposed a matrix,
+    read a dtype's format, such as the size of its elements, and counted singular values."""
 
     dtypes: Counter[str] = field(default_factory=Counter)
     random: bool = False
@@ -171,12 +164,11 @@ class Seen:
 def poisoned(
     seen: Seen | None = None, rounded: torch.dtype | None = None, vary: bool = False, most: float = math.inf
 ) -> Iterator[None]:
-    """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
-    answer.
+    """A context in which memory that torch allocates and nothing fills holds NaN, not an earlier call's answer.
 
-    ``seen`` notes the operators; more than ``most`` raise NotImplementedError, since a loop that ends when a result
-    stands may never end with rounded results. The results of operators are ``rounded`` to a dtype. With ``vary`` an
-    operator's free choices are made otherwise: random numbers, signs of vectors, the order of eigenvalues.
+    ``seen`` notes the operators; more than ``most`` raise NotImplementedError, since a loop may never end with rounded
+    results. The results of operators are ``rounded`` to a dtype. With ``vary`` an operator's free choices are made
+    otherwise: random numbers, signs of vectors, the order of eigenvalues.
     """
     aten, noted = torch.ops.aten, seen or Seen()
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
@@ -252,8 +244,8 @@ def _chosen_otherwise(name: str, result: Any) -> Any:
 
 
 def move(call: CallCopy, unit: float) -> None:
-    """Change each number that a call is given by this relative amount, up or down at random. Whole numbers aren't made
-    smaller, since what cuts digits off would take them for the one before."""
+    """Change each number of a call's inputs by this relative amount, up or down at random, but whole numbers only up,
+    since an operator that cuts digits off would take them for the one before."""
     arrays = [leaf for leaf in leaves((call.args, call.kwargs)) if isinstance(leaf, np.ndarray)]
     held = [torch.from_numpy(each) for each in arrays if each.dtype == np.float64 and each.flags.writeable]
     for part in [*tensors(call.args, call.kwargs, call.function), *held]:

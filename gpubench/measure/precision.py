@@ -1,4 +1,4 @@
-"""How a call is run: dtypes by name, the variants of a network, and float32 products: IEEE's, and as a dtype of its own
+"""How a call is run: dtypes by name, the variants of a call, and float32 products: IEEE's, or, as a dtype of its own,
 TF32, which is up to eight times faster and a thousand times less precise."""
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ def computing(dtype: str) -> str:
 @contextlib.contextmanager
 def matmul_precision(dtype: str) -> Iterator[None]:
     """A context in which float32 products (and convolutions) use IEEE float32, or TF32 for the dtype ``tf32``. It sets
-    torch's older switches, which write the newer ``fp32_precision`` ones as well. The other way round, the older
-    switches refuse to be read, and torch.compile reads them."""
+    torch's older switches, which torch.compile reads, and which write the newer ones; not the other way round."""
     global _default_written
     tf32, before, switches = dtype == "tf32", float32_state(), _switches()
     if not _default_written and switches and switches[0].fp32_precision == "none":
@@ -74,14 +73,13 @@ def _switches() -> list[Any]:
 
 
 def float32_state() -> tuple[Any, ...]:
-    """Return all switches of float32 products: the two older ones (``None`` where torch can't read them because the
-    program has set some of the newer), then the newer ones."""
-    older: list[Any] = []
-    for read in (torch.get_float32_matmul_precision, lambda: torch.backends.cudnn.allow_tf32):
-        try:
-            older.append(read())
-        except RuntimeError:
-            older.append(None)
+    """Return all switches of float32 products: the two older ones (None where torch can't read them because the program
+    has set some of the newer), then the newer ones."""
+    older: list[Any] = [None, None]
+    with contextlib.suppress(RuntimeError):
+        older[0] = torch.get_float32_matmul_precision()
+    with contextlib.suppress(RuntimeError):
+        older[1] = torch.backends.cudnn.allow_tf32
     return *older, *(switch.fp32_precision for switch in _switches())
 
 
@@ -107,9 +105,9 @@ def computed_dtype(case: Case, device: Device) -> str:
 
 
 def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:
-    """Return the call in this variant. ``compile`` compiles and ``graph`` records at the first call. A call with
-    ``applies_variant`` set applies the variant itself: only the forward pass of a training step runs under autocast. A
-    recorded graph replays with the memory of the first call's arguments, whatever it is called with later."""
+    """Return the call in this variant, unless its ``applies_variant`` says that it applies the variant itself.
+    ``compile`` compiles and ``graph`` records at the first call; a recorded graph replays with the memory of the first
+    call's arguments, whatever it is called with later."""
     if variant == "eager" or attribute(call, "applies_variant"):
         return call
     if variant == "compile":
@@ -126,8 +124,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
         nonlocal replay, result
         if replay is None:
             replay, result = device.capture_graph(lambda: call(*args, **kwargs))
-            # What a replay doesn't fill must fail the check.
-            poison(result, args, kwargs, call, attribute(call, "__self__"))
+            poison(result, args, kwargs, call, attribute(call, "__self__"))  # unfilled results must fail the check
         replay()
         return result
 

@@ -114,8 +114,8 @@ class Memory:
         return block
 
     def view(self, block: Block, real: str, width: int, converts: bool) -> None:
-        """Note that a tensor or array views the block as numbers of this dtype. Raises :class:`Uncopyable` if the block
-        is converted and viewed in another dtype too."""
+        """Note a view of the block as numbers of this dtype. Raises :class:`Uncopyable` if the block is converted and
+        viewed in another dtype too."""
         if self.dtype is None:
             return
         block.views.add(real)
