@@ -50,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
-    from ..compare.comparison import compare_sides, narrowed
-    from ..compare.document import show
+    from ..compare.comparison import compare_sides, narrowed, show
     from ..compare.samples import Side, add_runs
     from ..compare.verdict import THRESHOLD, Terms
 

@@ -42,7 +42,7 @@ changed by half the threshold. On a busy machine the fastest rounds alone may sh
 POWER = 0.8
 SINGLE_SPREAD = 0.25
 """Spread assumed for a single process a side: the noisiest of 11 benchmarks over 24 processes, idle machine."""
-BUSY, USE_QUIETER = "the machine was busy: measure again, or use --interleave", "use a quieter machine"
+_BUSY, _USE_QUIETER = "the machine was busy: measure again, or use --interleave", "use a quieter machine"
 _QUIETER, _MORE = "a quieter machine", "more runs"
 _SUMMARIES = ("median_s", True), ("quartile_s", True), ("median_s", False), ("least_s", True)
 """Each summary of the changes of an evidence, and whether the drift is subtracted."""
@@ -56,10 +56,10 @@ class Cause(Enum):
         "smoke run", "too few rounds", "smoke runs take too few rounds to prove anything: use --preset quick",
         "--preset quick",
     )  # fmt: skip
-    HELD_UP = "machine busy", "something held up {} processes of base and {} of new", BUSY, _QUIETER
-    SLOW_THREADS = "machine busy", "all threads were slower than one", f"{BUSY}, or --threads 1", "--threads 1"
-    BESIDE = "machine busy", "other programs ran beside each process of {}, and none of the other side", BUSY, _QUIETER
-    WAITED = "one run a side on a busy machine", "its rounds may have waited", BUSY, _QUIETER
+    HELD_UP = "machine busy", "something held up {} processes of base and {} of new", _BUSY, _QUIETER
+    SLOW_THREADS = "machine busy", "all threads were slower than one", f"{_BUSY}, or --threads 1", "--threads 1"
+    BESIDE = "machine busy", "other programs ran beside each process of {}, and none of the other side", _BUSY, _QUIETER
+    WAITED = "one run a side on a busy machine", "its rounds may have waited", _BUSY, _QUIETER
     UNKNOWN_CPU = "the CPU is unknown", "no model in {}", "--allow machine compares anyway", "--allow machine"
     ONE_PROCESS = "one process per side", "its noise is unknown", "more processes of each side would show it", _MORE
     SHARED = (
@@ -70,11 +70,17 @@ class Cause(Enum):
     NEAR = "near the threshold", "the interval has smaller and larger changes", "", _MORE
     DRIFT = "too noisy", "that whole runs drifted by about {} can't be ruled out", "", _MORE
     NOISY = "too noisy", "processes vary by {}", "", _MORE
-    HIDDEN = "too noisy", "even {} could have gone unnoticed", USE_QUIETER, _QUIETER
+    HIDDEN = "too noisy", "even {} could have gone unnoticed", _USE_QUIETER, _QUIETER
     UNSEEN = "", "a change of {} would have been noticed 4 times out of 5", "", ""
 
     def __init__(self, head: str, text: str, advice: str, need: str) -> None:
         self.head, self.text, self.advice, self.need = head, text, advice, need
+
+    def remedy(self, in_turn: bool, has_threads: bool) -> str:
+        """The advice to a benchmark that was measured in turn already, or not, and whose work may have threads."""
+        eased = has_threads and self in (Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN)
+        advice = self.advice.replace(_BUSY, _USE_QUIETER) if in_turn else self.advice
+        return advice + ", or fewer --threads" * eased
 
 
 HELD_UP = frozenset({Cause.HELD_UP, Cause.SLOW_THREADS, Cause.BESIDE, Cause.WAITED})

@@ -17,19 +17,7 @@ from dataclasses import dataclass, replace
 from ..runfile.quantities import counted
 from ..statistics import inference, intervals
 from ..statistics.intervals import Interval
-from .evidence import (
-    BUSY,
-    FALSE_DISCOVERIES,
-    HELD_UP,
-    POWER,
-    USE_QUIETER,
-    Cause,
-    Evidence,
-    Reason,
-    evidence_of,
-    tail,
-    tested,
-)  # fmt: skip
+from .evidence import FALSE_DISCOVERIES, HELD_UP, POWER, Cause, Evidence, Reason, evidence_of, tail, tested
 from .samples import SCREEN, CaseKey, Cases
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NO_SIGN = "faster", "slower", "same", "inconclusive", "no sign of a change"
@@ -38,8 +26,6 @@ USUAL_SPREAD = 0.03  # spread of most benchmarks' processes on an idle machine, 
 HIDES = 0.2
 """A benchmark in which a change of this share stays hidden is inconclusive: no sign of a change would sound cleared."""
 MOST_NEEDED = 100
-EASED = frozenset({Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN})
-"""Causes that fewer threads make rarer, where the work has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +222,8 @@ def _is_same(verdict: Verdict, terms: Terms) -> bool:
 
 
 def _because(verdict: Verdict, why: Reason, in_turn: bool = True) -> Verdict:
-    threads = why.cause in EASED and verdict.key.implementation  # unknown of a test without the fixture
-    advice = why.cause.advice.replace(BUSY, USE_QUIETER) if in_turn else why.cause.advice  # alternately already
-    return replace(verdict, why=why, advice=advice + ", or fewer --threads" * bool(threads), need=why.cause.need)
+    advice = why.cause.remedy(in_turn, bool(verdict.key.implementation))  # unknown of a test without the fixture
+    return replace(verdict, why=why, advice=advice, need=why.cause.need)
 
 
 def percent(share: float) -> str:
