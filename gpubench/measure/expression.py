@@ -38,8 +38,8 @@ from .copies import CallCopy, copy_call, restored_random_streams
 from .data import MEMORY_SHARE, as_tensor, factory_defaults, uncompiled
 
 if TYPE_CHECKING:
+    from .clock import Bound
     from .fixture import Gpubench
-    from .rounds import Bound
 
 _MAKERS = ("randn", "rand", "randint", "empty", "module")  # Methods of the fixture, which expressions use by name
 _KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *_MAKERS)  # Names of every expression and its setup

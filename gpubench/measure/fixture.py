@@ -22,11 +22,10 @@ from ..errors import GpubenchError, Unmeasurable, UsageError, WrongAnswer
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Parallel, Process, Work
 from . import budget, calls, disturbance, environment, probes
-from .clock import MIN_WAITS, DeviceClock, repeat
+from .clock import MIN_WAITS, DeviceClock, Share, levelled, medians, place_of, repeat, take_turns
 from .data import Data, pinned_copy
 from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
 from .prepare import Declared, Plan, Preparation, Prepared, Rounds, plan_rounds
-from .rounds import Share, levelled, medians, place_of, take_turns
 from .session import Session
 from .state import untraced
 from .work import Request, declared, plain_number
@@ -412,8 +411,8 @@ def record(
         on_core = 0 < rounds.cpu_s < math.inf and not any(device.accelerator for device in devices)
         process = Process(
             settings.process, times.rounds, times.median, min(times.rounds, SAMPLES_KEPT), calls, times.iqr, latency_s,
-            tuple(raised), rounds.cpu_s if on_core else None, tuple(medians(times.data, rounds.placed)),
-            rounds.unplaced or None, tuple(medians(times.data, rounds.spread, int)),
+            tuple(raised), rounds.cpu_s if on_core else None, tuple(medians(times.data, rounds.placed).values()),
+            rounds.unplaced or None, tuple(medians(times.data, rounds.spread, int).values()),
         )  # fmt: skip
         fields["processes"] = (process,)
     session.raised.extend((case, flag) for flag in raised)

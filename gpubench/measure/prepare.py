@@ -26,13 +26,12 @@ from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
 from ..runfile.schema import Case, Check, Work
 from . import budget, calls, disturbance, environment
-from .clock import DeviceClock, settle_clocks, warm_up
+from .clock import PLACEMENTS, ROUNDS_EACH, Bound, DeviceClock, Share, settle_clocks, warm_up
 from .copies import CallCopy, copy_call, restored_random_streams
 from .data import dtypes_of, is_lazy, poison, tensors, uncompiled
 from .precision import apply, computed_dtype, computing, pass_on_broad_switch
 from .probes import latency
 from .reducers import Uncopyable
-from .rounds import PLACEMENTS, ROUNDS_EACH, Bound, Share
 from .session import Session
 from .verify import FIRST, Reference, coarsest, prepare_reference, too_long, unchecked
 from .work import Call, Counted, Request, agree, count, count_real, observe

@@ -26,11 +26,10 @@ from ..errors import RankFailure, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import Check
 from . import budget, disturbance
-from .clock import DeviceClock, settle_clocks
+from .clock import Bound, DeviceClock, Share, settle_clocks, take_turns
 from .data import shortage
 from .precision import matmul_precision
 from .prepare import Rounds
-from .rounds import Bound, Share, take_turns
 from .work import Request
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from pytest_benchmark.stats import Metadata
 from ..devices import CPU, find_device, register
 from ..devices.implementations import TORCH
 from ..errors import Unmeasurable, UsageError
+from ..measure.clock import Bound, take_turns
 from ..measure.copies import CallCopy
 from ..measure.data import MEMORY_SHARE
 from ..measure.expression import Timing, advising, bound_call, difference_of, on_numpy
 from ..measure.fixture import Gpubench
 from ..measure.prepare import Declared
-from ..measure.rounds import Bound, take_turns
 from ..measure.session import Mode, Session, Settings
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
