@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -58,9 +57,9 @@ def main(args: argparse.Namespace) -> int:
 
 def _show(study: Study, estimates: Sequence[Outlook], every: bool) -> None:
     from ..estimate.printing import lines_of, screen
+    from ..report.render import screen_width
 
-    lines, width = lines_of(study, estimates, every), shutil.get_terminal_size((100, 24)).columns
-    print("\n".join(screen(lines, estimates, every, width)))
+    print("\n".join(screen(lines_of(study, estimates, every), estimates, every, screen_width())))
 
 
 def cards_named(names: Sequence[str]) -> list[Gpu]:

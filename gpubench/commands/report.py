@@ -4,7 +4,6 @@ results, for other commands."""
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -93,12 +92,12 @@ def main(args: argparse.Namespace) -> int:
 
 def print_ending(report: Report, elapsed_s: float | None = None) -> None:
     """Print the answer on one screen, and on stderr the charts that could not be drawn."""
-    from ..report.screen import WIDTH, answer_screen
+    from ..report.render import screen_width
+    from ..report.screen import answer_screen
 
     for line in report.failed:
         print(f"gpubench: {line}", file=sys.stderr)
-    width = max(WIDTH, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
-    print("\n".join(answer_screen(report.study, width, files=report.files, elapsed_s=elapsed_s)))
+    print("\n".join(answer_screen(report.study, screen_width(), files=report.files, elapsed_s=elapsed_s)))
 
 
 def write_report(

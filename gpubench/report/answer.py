@@ -239,13 +239,22 @@ class Answer:
     @cached_property
     def left_out(self) -> str:
         """The benchmarks that weren't compared, and how to compare them anyway."""
-        pairs = self.study.left_out
-        terms = Counter(term for _, differences in pairs for term in differences)
+        left_out, apart = self.study.left_out, list[str]()
+        terms = Counter(term for _, differences in left_out for term in differences)
         counts = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
         options = " ".join(f"--allow {term}" for term in terms)
-        subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
+        subject = f"{counted(len(left_out), 'benchmark')} {'has' if len(left_out) == 1 else 'have'}"
         nearest = f"no comparable baseline, the nearest differs in {counts}"
-        return f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
+        texts = [f"Not compared: {subject} {nearest}. Use {options} to compare anyway"] * bool(left_out)
+        compared = {
+            row.result.workload for row in [*(p.other for p in self.study.pairs), *(row for row, _ in left_out)]
+        }
+        for workload, rows in grouped(self.study.measured, attrgetter("result.workload")).items():
+            runs = grouped(rows, attrgetter("run_name")).values()
+            common = set.intersection(*({(row.setting, repr(row.size)) for row in of_run} for of_run in runs))
+            apart += [words.name(rows[0].result)] * (len(runs) > 1 and not common and workload not in compared)
+        texts += [f"Not compared, because sizes or settings differ between the runs: {listed(apart)}"] * bool(apart)
+        return ". ".join(texts)
 
     @cached_property
     def warnings(self) -> list[Warning]:
@@ -336,10 +345,12 @@ class Warning:
 
 def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
     harmless = {*_OF_THE_CALL, POWER_LIMITED}
-    busy = {name: run for name, run in study.named_runs.items() if any(flag.name == CONTENDED for flag in run.flags)}
+    busy = {name: run for name, run in study.named_runs.items() if run.contended}
+    whole = {name for name, run in busy.items() if any(flag.name == CONTENDED for flag in run.flags)}
     if busy:
         judged = [row for row in judged if row.run_name in busy]
-    noisy = sum(row.quality.noisy and not harmless.issuperset(row.flags) for row in judged)
+    able = [row for row in judged if row.busy or row.run_name in whole or not busy]
+    noisy = sum(row.quality.noisy and not harmless.issuperset(row.flags) for row in able)
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return

@@ -173,7 +173,7 @@ class Measured(Row):
     @property
     def accurate_time(self) -> Number:
         """The time with its accuracy: ``10.0 ms ±2%``."""
-        return self.time.noted(f" {self.accuracy}")
+        return self.time.noted(f"{',' * self.interrupted} {self.accuracy}")
 
     @property
     def accuracy(self) -> Number:

@@ -19,7 +19,7 @@ from .tables import answer_tables, beside_each_other, results_table, short_reaso
 from .why import reasons
 
 WIDTH, MOST_LINES, _LEAST_TABLE = 80, 36, 14
-_MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
+_MOST_WARNING_LINES, _MOST_MACHINES, _MOST_BESIDE, _FEW = 3, 4, 40, 20
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
 
@@ -33,7 +33,7 @@ def answer_screen(
     """Return about 36 lines, the most important first; ``files`` are the written ones."""
     answer, seconds = Answer(study), max(1.0, elapsed_s or 0.0)
     took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" * bool(elapsed_s)
-    title = f"{counted(len(study.measured), 'benchmark')}{took} · {'; '.join(_machines(study))}"
+    title = f"{counted(len(study.measured), 'benchmark')}{took} · {_machines(study)}"
     head = [*wrapped(title, width), *wrapped(answer.hint, width), "", *wrapped(answer.sentence, width), ""]
     head += [*list_warnings(answer.warnings, width), *[""] * bool(answer.warnings)]
     foot = [*wrapped(answer.left_out, width), *wrapped(_unmeasured(study), width)]
@@ -49,9 +49,8 @@ def answer_screen(
     return [*head, *body[: room - 1], "… the rest is in summary.md", *foot]
 
 
-def _machines(study: Study) -> list[str]:
-    more = [f"and {len(study.runs) - _MOST_RUNS} more runs"] * (len(study.runs) > _MOST_RUNS)
-    return [*map(words.machine, study.runs[:_MOST_RUNS]), *more]
+def _machines(study: Study) -> str:
+    return listed(dict.fromkeys(map(words.machine, study.runs)), _MOST_MACHINES, "; ")
 
 
 def list_warnings(
@@ -90,7 +89,7 @@ def _unmeasured(study: Study) -> str:
 def beside(study: Study, width: int) -> list[str]:
     """Machines, times side by side, and findings; of many results the answer's sentence alone."""
     answer, failed = Answer(study), _failures(study)[:_MOST_BESIDE]
-    head = [*_machines(study), *(f"WARNING: {warning}" for warning in answer.warnings if not warning.minor), ""]
+    head = [_machines(study), *(f"WARNING: {warning}" for warning in answer.warnings if not warning.minor), ""]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
         rest = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups and .chart()"
         rows = [line for table in answer_tables(answer, MOST_ROWS) for line in ("", *terminal(table, width))]
@@ -116,7 +115,7 @@ def _failures(study: Study) -> list[str]:
 def everything(study: Study, width: int) -> list[str]:
     """The machines, the answer's sentence if there are many results, and each result."""
     answer = Answer(study)
-    lines = wrapped("; ".join(dict.fromkeys(_machines(study))), width)
+    lines = wrapped(_machines(study), width)
     if len(study.measured) > _FEW:
         lines += ["", *wrapped(answer.sentence, width)]
     lines += [*list_warnings(answer.warnings, width, 2, "gpubench report tells more"), ""]

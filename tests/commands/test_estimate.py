@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shlex
+import sys
 from functools import partial
 from html import unescape
 from types import SimpleNamespace
@@ -204,6 +205,7 @@ def test_dash_k_shows_each_way_with_the_gpus_time_and_the_items_per_second(netwo
 @pytest.mark.parametrize("width", ["80", "100"])
 def test_the_small_print_has_six_lines_at_most(networks, capsys, monkeypatch, every, width):
     monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["estimate", networks, *every]) == 0
     small = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
     assert 3 <= len(small) <= 6

@@ -95,10 +95,12 @@ def test_what_a_sign_means_stands_below(save, capsys):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_width_is_a_terminal_s(run, capsys, monkeypatch, terminal):
+@pytest.mark.parametrize("words", [("show",), ("report", "--charts", "none"), ("estimate", "--gpu", "L4")])
+def test_lines_are_folded_in_a_terminal_alone(run, capsys, monkeypatch, tmp_path, words, terminal):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "56")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    assert main(["show", run]) == 0
+    assert main([words[0], run, *words[1:]]) == 0
     assert (max(map(len, capsys.readouterr().out.splitlines())) <= 56) == terminal
 
 

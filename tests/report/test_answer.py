@@ -124,11 +124,11 @@ def test_a_benchmark_of_a_known_size_has_one_row_and_any_other_a_row_for_each_se
 
 
 def test_of_several_machines_the_busy_one_is_named_with_its_results():
-    busy = run("b", processes=1, flags=("contended",)).bench("a.a", cpu=1.0, flags=("contended",))
+    busy = run("b", processes=1).bench("a.a", cpu=1.0, flags=("contended",)).bench("a.c", cpu=1.0, flags=("noisy",))
     found = warnings(answered(run("a").bench("a.a", cpu=1.0), busy.bench("a.b", cpu=1.0)))[BUSY]
     assert (found.summary, found.evidence) == (
         "The machine of b was busy",
-        ": 1 of 2 results is noisy (*) and too long by an unknown amount",
+        ": 1 of 3 results is noisy (*) and too long by an unknown amount",
     )
 
 
@@ -236,6 +236,7 @@ def test_wrong_peaks_are_named_where_a_share_of_them_would_be_shown(work, warned
     ("how", "flags", "expected"),
     [
         ({"flags": ("contended",)}, (), {BUSY}),
+        ({}, ("contended",), {BUSY}),
         ({}, ("noisy",), {NOISY}),
         ({"processes": 1}, (), {ONE_PROCESS}),
         ({"preset": "smoke"}, ("noisy",), {SMOKE}),
@@ -337,6 +338,16 @@ def test_a_machine_whose_benchmarks_differ_is_named_and_hides_no_speedup_of_anot
     found = answered(old, two_gpus()[1])
     assert sentence in found.sentence
     assert "H200 against " in found.sentence
+
+
+def test_a_benchmark_without_a_common_size_is_named():
+    """Also of the same CPU, unless an option would compare it."""
+    runs = [run(name).bench("a.a", cpu=1.0, n=8).bench("a.b", cpu=1.0, n=n) for name, n in (("one", 8), ("two", 9))]
+    runs[1].bench("a.c", cpu=1.0, n=8)
+    assert answered(*runs).left_out == "Not compared, because sizes or settings differ between the runs: a.b"
+    for one, threads in zip(runs, (1, 2), strict=True):
+        one.bench("a.b", cpu=1.0, n=64, cache="cold" if threads == 1 else "hot")
+    assert answered(*runs).left_out.startswith("Not compared: 1 benchmark has no comparable baseline")
 
 
 def test_a_device_that_a_sentence_has_no_room_for_is_named():

@@ -60,8 +60,9 @@ def test_where_much_is_to_be_said_the_table_has_as_many_rows_as_there_is_room_fo
     assert "noisy: may be far off" in " ".join(
         answer_screen(study_of(one, expression="long or mine.s"), 32, files=FILES)
     )
-    several = answer_screen(study_of(*(run(name).bench("mine.w", cpu=1.0) for name in "abcdef")), 500)
-    assert several[0].endswith("; and 2 more runs")
+    runs = [run(name, cpu={"label": name}).bench("mine.w", cpu=1.0) for name in "aabcdef"]
+    assert answer_screen(study_of(*runs), 500)[0].count("; ") == 3  # a machine of two runs is named once
+    assert answer_screen(study_of(*runs), 500)[0].endswith(" and 2 more")
 
 
 def test_failed_and_skipped_ones_are_counted_by_their_reasons():
