@@ -34,8 +34,8 @@ from zlib import crc32
 import msgspec
 
 from gpubench.estimate.datasheets import Gpu, find_card, read_cards
-from gpubench.estimate.model import BASES, likely, shortest
-from gpubench.estimate.roofline import (
+from gpubench.estimate.model import (
+    BASES,
     DISPATCH_S,
     LEARNED,
     STREAMING,
@@ -43,9 +43,11 @@ from gpubench.estimate.roofline import (
     Shares,
     arithmetic_s,
     learned_values,
+    likely,
     memory_s,
     overlapping_s,
     reached,
+    shortest,
     spread,
 )
 from gpubench.runfile.schema import Operators, Work

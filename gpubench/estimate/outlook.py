@@ -116,15 +116,14 @@ def jobs_of(run: Run) -> list[Job]:
 def _beside(jobs: Sequence[Job], different: set[tuple[object, ...]]) -> list[Job]:
     """Take a faster expression without PyTorch, of NumPy or pandas, as the CPU's way of the expressions beside it that
     return the same."""
-
     own = [one for one in jobs if is_expression(one.case.workload) and key_of(one.case) not in different]
     faster = {}
     for one in own:
         others = [each for each in own if not _has_work(each.work) and each.case.params == one.case.params]
         other = min(others, key=lambda each: each.cpu_s, default=one)
         if other.cpu_s < one.cpu_s and _has_work(one.work):
-            way, star = shown_name(other.case.workload), one.star or other.star
-            faster[id(one)] = replace(one, cpu_s=other.cpu_s, way=way, star=star)
+            star = one.star or other.star
+            faster[id(one)] = replace(one, cpu_s=other.cpu_s, way=shown_name(other.case.workload), star=star)
     return [faster.get(id(one), one) for one in jobs]
 
 
@@ -202,13 +201,13 @@ def _doubt(named: Result, work: Work, cpu_s: float, ceilings: Ceilings | None) -
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
     """Return the outlook of this job on this card, from physics and other cards' timings."""
+    bound = shortest(job.work, job.dtype, card)
+    at_most = job.cpu_s / bound.seconds
     note = job.obstacle or job.doubt
     if not note and job.memory_bytes > USABLE * (card.value("capacity") or math.inf):
         note = f"doesn't fit into the memory of the {card.name}"
     if not note and job.dtype == "tf32" and card.value("tf32") is None:
         note = f"no figure of the {card.name} in TF32"
-    bound = shortest(job.work, job.dtype, card)
-    at_most = job.cpu_s / bound.seconds
     if not note and not bound.complete and at_most >= 1:
         note = _missing(job, card)
     if note:
@@ -239,25 +238,21 @@ def _likely(job: Job, card: Gpu) -> Likely | str:
 def _cause(found: Outlook, card: Gpu) -> str:
     """Return why a GPU gains little, as :func:`gpubench.report.why.why` does of a measured one: empty if it doesn't, or
     if no figure says why."""
-    low = found.probably[0] if found.probably else math.inf
     if found.launches:
         return "Too small for these GPUs, which mostly wait for launches"
-    if low >= GAIN:
+    if not found.probably or found.probably[0] >= GAIN:
         return ""
     rate, usual = card.flop_per_s(found.job.dtype), card.flop_per_s("float32")
     if found.job.dtype == "float64" and rate and usual and 4 * rate < usual:
         return f"The {card.name} promises in float64 1/{usual / rate:.0f} of its float32"
-    if found.at_most is not None and found.at_most < 2 * GAIN:
-        return f"The {card.name}'s peaks allow no more"
-    return ""
+    return f"The {card.name}'s peaks allow no more" * bool(found.at_most and found.at_most < 2 * GAIN)
 
 
 def _missing(job: Job, card: Gpu) -> str:
     if job.work.flops or job.work.bytes:
         return f"the table lacks a figure of the {card.name} that it needs"
-    reason = f" ({job.uncounted})" * bool(job.uncounted)
-    if is_expression(job.case.workload):
-        return f"gpubench couldn't count the FLOPs of this call{reason}"
     if not job.case.implementation:  # a plain suite
         return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"
-    return f"gpubench couldn't count the FLOPs of this call{reason}: say gpubench.declare(flops=…, nbytes=…) before it"
+    uncounted = f"gpubench couldn't count the FLOPs of this call{f' ({job.uncounted})' * bool(job.uncounted)}"
+    own = is_expression(job.case.workload)
+    return uncounted + ": say gpubench.declare(flops=…, nbytes=…) before it" * (not own)

@@ -34,7 +34,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
     base = study.names.short(study.names.of(results[0]))
     note = "Estimated, not measured: from the GPUs' datasheets and each benchmark's work; bar: likely range. "
     note += "".join(f"{sign}. " for sign in legend([each for row in shown for each in of[id(row)].values()]))
-    names = listed(dict.fromkeys(name(next(iter(line.of.values())).job.case) for line in unknown), 2)
+    names = listed(dict.fromkeys(name(line.job.case) for line in unknown), 2)
     note += f"Unknown, and not drawn: {names} (gpubench estimate says why). " * bool(unknown)
     keys = tuple(Key(gpu, role, "bar") for gpu, role in roles.items())
     chart = NamedRows(rows, "", keys, (f"{base} faster", "GPU faster"))

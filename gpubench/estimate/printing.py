@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from ..report import words
 from ..report.answer import AnswerRow, answer_rows, choose_rows
@@ -16,8 +16,8 @@ from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
 from ..runfile.quantities import counted, listed, text
 from .datasheets import Figures, Gpu
-from .outlook import MODELLED, Outlook, key_of
-from .roofline import learned_values
+from .model import learned_values
+from .outlook import MODELLED, Job, Outlook, key_of
 
 STARRED = "* busy or noisy: the CPU's time may be too long, and the speedup too large"
 VALUES: Sequence[Column[Outlook]] = (
@@ -50,14 +50,18 @@ _MOST_LINES, _BESIDE = 6, 2
 """Most lines of small print; most GPUs whose times stand beside the speedups, and not below them."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A row of the table: its label and its estimates by GPU, or items per second instead of speedups if ``rates``."""
 
     label: str
     answer: AnswerRow[Measured] | None
     of: Mapping[str, Outlook]
     rates: bool = False
+
+    @property
+    def job(self) -> Job:
+        """The benchmark."""
+        return next(iter(self.of.values())).job
 
 
 def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) -> list[Line]:
@@ -78,8 +82,7 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
     return [Line(each.indented, each, lines[key_of(each.items[0].result)][0].of) for each in answer]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """An estimated speedup in words; ``limited`` if a limit of the datasheet is in them, ``beyond`` if the range is
     above :data:`MOST_SHOWN`."""
 
@@ -109,20 +112,21 @@ def cell(each: Outlook, bound: bool = False, star: str = "") -> Cell:
     return Cell(likely + star + f", {limit}" * limited, limited, beyond)
 
 
-def _cell(gpu: str, bound: bool, line: Line) -> str:
-    """``410–1,100`` items per second, with the bound where launches hide it: ``35–84, ≤ 1,100``; or the speedup and the
-    GPU's likely time: ``12–33× 1.0–2.1 ms``."""
+def _rate(gpu: str, line: Line) -> str:
+    """``410–1,100`` items per second, with the bound where launches hide it: ``35–84, ≤ 1,100``."""
     each = line.of[gpu]
-    if line.rates:
-        most = (each.job.work.items or 0.0) / (each.shortest_s or 1.0)
-        ends = "–".join(map(_people_count, each.rate or ()))
-        return ends + f", ≤ {_people_count(most)}" * bool(each.rate and each.launches)
-    speedup = cell(each, bound, each.job.star).words
-    if not each.likely_s or (each.at_most or 0.0) < 1:
-        return speedup
+    most = (each.job.work.items or 0.0) / (each.shortest_s or 1.0)
+    bound = f", ≤ {_people_count(most)}" * bool(each.rate and each.launches)
+    return "–".join(map(_people_count, each.rate or ())) + bound
+
+
+def _time(gpu: str, line: Line) -> str:
+    """``1.0–2.1 ms``: the GPU's likely time; empty where the GPU can't be faster."""
+    each = line.of[gpu]
+    if line.rates or not each.likely_s or (each.at_most or 0.0) < 1:
+        return ""
     low, high = (text(value, "s", 2) for value in each.likely_s)
-    low = low.rpartition(" ")[0] if low.split()[-1] == high.split()[-1] else low
-    return f"{speedup}{'  ' if len(line.of) <= _BESIDE else chr(10)}{low}–{high}"
+    return f"{low.rpartition(' ')[0] if low.split()[-1] == high.split()[-1] else low}–{high}"
 
 
 def _people_count(rate: float) -> str:
@@ -132,7 +136,7 @@ def _people_count(rate: float) -> str:
 
 def _cpu(line: Line) -> Number | None:
     """Return the CPU's time, or its items per second; None for another way than it was timed in."""
-    job = next(iter(line.of.values())).job
+    job = line.job
     if job.how:
         return None
     if line.rates:
@@ -143,8 +147,7 @@ def _cpu(line: Line) -> Number | None:
 
 def base_of(lines: Sequence[Line], name: str) -> str:
     """Return the base of the speedups: ``1 of 2 threads of Xeon``, since a CPU with more would be faster."""
-    jobs = [next(iter(line.of.values())).job for line in lines]
-    threads = {(job.case.threads, job.cores) for job in jobs}
+    threads = {(line.job.case.threads, line.job.cores) for line in lines}
     count, cores = threads.pop() if len(threads) == 1 else (None, None)
     if not count:
         return name
@@ -160,13 +163,22 @@ def legend(shown: Sequence[Outlook], bound: bool = False) -> list[str]:
 
 
 def table_of(lines: Sequence[Line], bound: bool) -> Table:
-    """Return the table; with a ``bound`` the limits too."""
-    gpus = dict.fromkeys(gpu for line in lines for gpu in line.of)
+    """Return the table; with a ``bound`` the limits too. The times of few GPUs have columns, of many a line each."""
+
+    def gain(gpu: str, line: Line) -> str:
+        each, time = line.of[gpu], _time(gpu, line)
+        gained = _rate(gpu, line) if line.rates else cell(each, bound, each.job.star).words
+        return gained + f"\n{time}" * bool(time and not beside)
+
+    shown, gpus = (
+        [each for line in lines for each in line.of.values()],
+        dict.fromkeys(g for line in lines for g in line.of),
+    )
+    beside, signs = len(gpus) <= _BESIDE, legend(shown, bound)
     columns = [Column[Line]("benchmark", lambda line: line.label), Column[Line]("CPU", _cpu)]
-    columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
+    for gpu in gpus:
+        columns += [Column(gpu, partial(gain, gpu)), *[Column("GPU time", partial(_time, gpu))] * beside]
     title = f"Estimated speedup over {base_of(lines, 'the CPU')}; GPU time ({MODELLED}, not measured)"
-    shown = [each for line in lines for each in line.of.values()]
-    signs = legend(shown, bound)
     if any(each.probably for each in shown):
         signs.insert(STARRED in signs, f"{GUESS}{_held(shown)}")
     return table(title, columns, lines, "".join(f"{part}. " for part in signs).strip())

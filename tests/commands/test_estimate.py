@@ -16,9 +16,9 @@ import records
 from gpubench.commands.cli import main
 from gpubench.commands.estimate import cards_named, show_estimates
 from gpubench.commands.run import what_a_gpu_could_bring
+from gpubench.estimate.model import learned_values
 from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
-from gpubench.estimate.roofline import learned_values
 from gpubench.runfile.quantities import text
 from gpubench.runfile.runs import read
 
@@ -195,6 +195,7 @@ def test_dash_k_shows_each_way_with_the_gpus_time_and_the_items_per_second(netwo
     assert main(["estimate", networks, "--gpu", "A100", "-k", "models.resnet"]) == 0
     lines = {line.split("  ")[0].strip(): line for line in capsys.readouterr().out.splitlines()}
     assert {"models.resnet float32, batch=1", "images/s", "TF32", "autocast"} <= lines.keys()
+    assert lines["benchmark"].split("  ")[-1] == "GPU time"
     row = rows_of(capsys, networks, "--gpu", "A100", "-k", "models.resnet")[-1]
     low, high = (text(float(row[f"likely_{end}_s"]), "s", 2) for end in ("low", "high"))
     assert lines["autocast"].endswith(f"  {low.removesuffix(' ms')}–{high}")

@@ -6,9 +6,20 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.estimate.datasheets import Figures, Gpu, Sourced, find_card, read_cards
-from gpubench.estimate.model import LEAST_CALL_S, SAFETY, Likely, likely, shortest
+from gpubench.estimate.model import (
+    DISPATCH_S,
+    LEAST_CALL_S,
+    SAFETY,
+    Factor,
+    Likely,
+    Shares,
+    learned_values,
+    likely,
+    memory_s,
+    reached,
+    shortest,
+)
 from gpubench.estimate.outlook import jobs_of
-from gpubench.estimate.roofline import DISPATCH_S, Factor, Shares, learned_values, memory_s, reached
 from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Operators, Work
 
