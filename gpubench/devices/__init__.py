@@ -52,10 +52,8 @@ class Choice:
 
 
 def find_device(name: str) -> Choice:
-    """Return one device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``).
-
-    Raises :class:`UsageError` for an unknown kind, with a list of the kinds.
-    """
+    """Return one device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``). Raises
+    UsageError for an unknown kind, with a list of the kinds."""
     registered = kinds()
     match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::(\d+))?", name)
     if not match or match[1] not in registered:
@@ -72,11 +70,7 @@ def find_device(name: str) -> Choice:
 
 def select(requests: Iterable[str]) -> list[Choice]:
     """Return the devices to measure: ``auto`` is the CPU and the first device of each kind present, ``all`` is every
-    device.
-
-    A device that was requested by name but is absent is kept with its reason, so that its benchmarks are reported as
-    skipped.
-    """
+    device. A device that was requested by name but is absent is kept with its reason, for a report."""
     chosen: dict[str, Choice] = {}
     for request in requests:
         everything = [Choice(str(d), d) for d in present() if request == "all" or d.index == 0]

@@ -95,10 +95,8 @@ class Device(ABC):
         """Release page-locked host memory that is cached but unused to the system."""
 
     def ruined(self) -> str | None:
-        """Return why nothing more can be measured on the device in this process, or ``None``.
-
-        The method waits for the device, because a failed case's work may fail only now, and again at every later call.
-        """
+        """Return why nothing more can be measured on the device in this process, or ``None``. Waits for the device,
+        because a failed case's work may fail only now, and again at every later call."""
         try:
             self.synchronize()
         except RuntimeError as error:
@@ -177,10 +175,8 @@ class Device(ABC):
         return False
 
     def queue_wait(self, seconds: float) -> bool:
-        """Queue a wait of at least this many seconds on the device itself; return ``False`` if the kind can't.
-
-        Work that is launched during the wait runs after it without a gap.
-        """
+        """Queue a wait of at least this many seconds on the device itself, after which work that was launched meanwhile
+        runs without a gap; return ``False`` if the kind can't."""
         return False
 
     def record_event(self) -> torch.Event:
@@ -189,10 +185,7 @@ class Device(ABC):
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Capture a call's launches; return the function that replays them, and the call's result, which a replay
-        fills.
-
-        Raises :class:`~gpubench.errors.Unmeasurable` if the kind has no graphs or the call can't be captured.
-        """
+        fills. Raises :class:`~gpubench.errors.Unmeasurable` if that can't be done."""
         raise Unmeasurable(f"{self.kind} has no graphs of launches")
 
     def details(self) -> dict[str, Any]:

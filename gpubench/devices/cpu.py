@@ -23,8 +23,8 @@ _SYSTEM = Path("/sys/devices/system")
 OTHER_ALLOCATORS = re.compile(r"/lib(tcmalloc|jemalloc|mimalloc)[^/\n]*$", re.MULTILINE)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _KEPT_BYTES, _RESERVED_BYTES = 32 << 20, 1 << 30
-"""The largest threshold that glibc takes: a larger block is new at each call unless the heap has room for it. And the
-addresses that the heap takes ahead to have that room: memory is used only where written to."""
+"""The largest threshold that glibc takes, and the addresses that the heap takes ahead for larger blocks: memory is used
+only where written to."""
 
 
 def _text(path: Path) -> str | None:
@@ -48,8 +48,7 @@ def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
 
 def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
     """Return how many CPUs' worth of time the control groups allow, or ``None`` if there is no limit."""
-    limits = []
-    versions = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    limits, versions = [], (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
     for group, files in itertools.product(_groups("cpu", root, membership), versions):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # "max" means no limit
             quota, period = map(int, " ".join((group / file).read_text() for file in files).split())
@@ -58,10 +57,8 @@ def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float
 
 
 def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tuple[int, int] | None:
-    """Return the bytes used and allowed in the tightest control group, or ``None`` if there is no limit.
-
-    The kernel counts cached file pages as used but gives them up on demand, so inactive ones are left out.
-    """
+    """Return the bytes used and allowed in the tightest control group, or ``None`` if there is no limit. Inactive pages
+    of cached files are left out, since the kernel gives them up on demand."""
     limits = []
     new = "memory.current", "memory.max", "inactive_file"
     old = "memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"
@@ -88,11 +85,8 @@ def family() -> list[Any]:
 
 
 def cores(topology: Path = _SYSTEM / "cpu") -> int:
-    """Return the number of physical cores that affinity and control group allow: the default thread count of a CPU.
-
-    Two hardware threads of one core share its arithmetic units, so they count as one. loky's ``cpu_count`` isn't used:
-    it reads only the outermost control group, rounds its quota up and imports a pool of workers.
-    """
+    """Return the number of physical cores that affinity and control group allow: the default thread count of a CPU. Two
+    hardware threads of one core share its arithmetic units, so they count as one."""
     allowed = affinity()
     siblings = {_text(topology / f"cpu{index}/topology/thread_siblings_list") for index in allowed}
     by_psutil = None in siblings and min(len(allowed), psutil.cpu_count(logical=False) or len(allowed))
@@ -142,11 +136,8 @@ def instructions() -> tuple[str, ...]:
 
 def flops_allowed(sets: Collection[str], count: int, clock_hz: float | None) -> dict[str, float]:
     """Return the most FLOP/s of ``count`` cores by dtype, from their instruction ``sets`` and clock; empty if these
-    aren't enough.
-
-    A core does cycles × units × lanes × 2: a fused multiply-add is two operations. bfloat16 and float16 count as
-    float32 on a CPU without instructions for them.
-    """
+    aren't enough. A core does cycles × units × lanes × 2, as a fused multiply-add is two operations; bfloat16 and
+    float16 count as float32 on a CPU without instructions for them."""
     width = 512 if "avx512f" in sets else 256 if {"avx2", "fma"} <= {*sets} else None
     if width is None or clock_hz is None:
         return {}
@@ -174,9 +165,11 @@ def layout(root: Path = _SYSTEM) -> dict[str, Any]:
     """Return how many sockets and NUMA nodes hold this process's CPUs, and the governor of their clocks; ``None``
     unless Linux shows it."""
     folders = [root / f"cpu/cpu{index}" for index in affinity()]
-    sockets = {_text(folder / "topology/physical_package_id") for folder in folders} - {None}
+    sockets, governors = (
+        {_text(folder / name) for folder in folders} - {None}
+        for name in ("topology/physical_package_id", "cpufreq/scaling_governor")
+    )
     nodes = {node.name for folder in folders for node in folder.glob("node[0-9]*")}
-    governors = {_text(folder / "cpufreq/scaling_governor") for folder in folders} - {None}
     together = " and ".join(sorted(map(str, governors)))
     return {"sockets": len(sockets) or None, "numa_nodes": len(nodes) or None, "governor": together or None}
 
@@ -208,10 +201,9 @@ _keeps = False
 def keep_memory(keep: bool = True) -> bool:
     """Let glibc keep freed memory for the next call, as torch does on a GPU; return whether it does.
 
-    By itself it gives large blocks back to the kernel until one was freed, and then raises its thresholds for good
-    (mallopt(3)): a call that allocates takes one of two times, by what its process did before. Other allocators, and
-    thresholds that the environment sets, are left alone. Without ``keep`` glibc gives memory back as after it has freed
-    a block of 32 MiB: the thresholds of a new process can't be had again.
+    By itself it gives large blocks back until one was freed, and then raises its thresholds for good (mallopt(3)), so
+    that a call takes one of two times. Other allocators, and thresholds that the environment sets, are left alone.
+    Without ``keep`` glibc gives memory back as after it has freed a block of 32 MiB.
     """
     global _keeps
     trim, pad = (2**31 - 1, _RESERVED_BYTES) if keep else (2 * _KEPT_BYTES, 128 << 10)
@@ -254,10 +246,8 @@ def cache_sizes(root: Path = _SYSTEM / "cpu") -> dict[str, int] | None:
 
 
 class EnergyCounter:
-    """The energy counters of all CPU sockets (RAPL: *running average power limit*), as Linux exposes them.
-
-    Often only root may read them. Each counter restarts at 0 after some 260 kJ, which is minutes at full power.
-    """
+    """The energy counters of all CPU sockets (RAPL), as Linux exposes them, often to root alone. Each counter restarts
+    at 0 after some 260 kJ, which is minutes at full power."""
 
     def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
         # AMD's too; a second colon names a part of a socket

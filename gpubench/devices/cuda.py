@@ -36,16 +36,8 @@ _BUSY_S = 1.0
 _POLICIES = {"power limit": "PERF_POLICY_POWER", "heat": "PERF_POLICY_THERMAL"}
 
 
-def _cause(error: BaseException) -> str:
-    """Return the first line of the original error: the end of a failed capture raises another one, and torch adds
-    advice for debugging."""
-    first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
-    return str(first).strip().split("\n")[0] or type(first).__name__
-
-
 def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
-    """Whether code built for ``sm_86``, ``sm_90a`` or ``compute_90`` runs on a GPU of this compute capability: machine
-    code on later ones of the same generation, PTX on all later ones, and code with a letter at its end on one (CUDA C++
+    """Whether code built for ``sm_86``, ``sm_90a`` or ``compute_90`` runs on a GPU of this compute capability (CUDA C++
     Programming Guide, "Application Compatibility")."""
     match = re.fullmatch(r"(sm|compute)_(\d+)(\d)(\w?)", architecture)
     if match is None:
@@ -128,7 +120,6 @@ class Cuda(TorchDevice):
     record_event = TorchDevice._event
     _failed_capture: ClassVar[str | None] = None
     _sides: ClassVar[dict[int, Any]] = {}
-    """Additional streams by device index: torch doesn't capture on the default stream."""
     _workspaces: ClassVar[dict[int, int]] = {}
     """Bytes by device index that cuBLAS takes for the duration of a product, since torch 2.15."""
 
@@ -166,8 +157,7 @@ class Cuda(TorchDevice):
                 return True
 
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.
-        initialized = torch.cuda.is_initialized()
-        return tuple(filter(has_context, range(torch.cuda.device_count()))) if initialized else ()
+        return tuple(filter(has_context, range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)))
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str | None:
@@ -222,9 +212,8 @@ class Cuda(TorchDevice):
         return tuple(reason for bit, reason in _REASONS.items() if (mask or 0) & bit)
 
     def throttled_s(self) -> dict[str, float]:
-        """Return the driver's counters of throttled seconds: two readings cover the time between them, unlike
-        :meth:`throttle_reasons`. The function that NVML marks as deprecated in CUDA 13 is asked first, since its unit
-        is documented for all drivers."""
+        """Return the driver's counters; the function that NVML marks as deprecated in CUDA 13 is asked first, since its
+        unit is documented for all drivers."""
 
         def counter(nvml: Any, gpu: Any) -> float:
             return float(nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, f"NVML_{policy}")).violationTime)
@@ -240,8 +229,7 @@ class Cuda(TorchDevice):
         return seconds
 
     def power_share(self) -> float | None:
-        """Return the share by the driver's reading of this moment; older drivers have only an average over a second,
-        which is too late for a warm-up."""
+        """Return the share by the driver's reading of this moment: older drivers' average over a second is too late."""
 
         def share(nvml: Any, gpu: Any) -> float | None:
             (reading,) = nvml.nvmlDeviceGetFieldValues(gpu, [nvml.NVML_FI_DEV_POWER_INSTANT])
@@ -252,11 +240,8 @@ class Cuda(TorchDevice):
 
     def other_processes(self) -> int | None:
         """Return the number of processes that work on the GPU, or have a context if the library doesn't tell who
-        works, besides this one and its family.
-
-        A container sees the host's process ids and can't recognise its own, so the number of its processes that have a
-        GPU open is subtracted there.
-        """
+        works, besides this one and its family. A container can't recognise its own processes among the host's, so the
+        number of those with a GPU open is subtracted there."""
         listed = self._nvml(lambda nvml, gpu: {p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
         if listed is None:
             return None
@@ -297,8 +282,11 @@ class Cuda(TorchDevice):
                 with cuda.graph(graph, stream=side):  # torch's own capture stream stays on the first device used
                     result = call()
             except RuntimeError as error:
-                # torch ends neither the capture nor the use of the graph's memory: every later allocation may fail.
-                reason = Cuda._failed_capture = f"the call can't be captured in a CUDA graph: {_cause(error)}"
+                # torch ends neither the capture nor the use of the graph's memory: every later allocation may fail. The
+                # end of a failed capture raises another error, and torch adds advice for debugging.
+                first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
+                cause = str(first).strip().split("\n")[0] or type(first).__name__
+                reason = Cuda._failed_capture = f"the call can't be captured in a CUDA graph: {cause}"
                 raise Unmeasurable(reason) from error
             finally:
                 if collects:
@@ -313,11 +301,9 @@ class Cuda(TorchDevice):
         return bool(getattr(self._properties(), "is_integrated", False))
 
     def settle(self) -> None:
-        """Make cuBLAS allocate its workspaces (32 MiB on Hopper): each handle, one per thread, has one per stream.
-
-        To that end a product and its backward pass, which has its own thread, run once on both streams, unless torch
-        refuses products because they may differ from call to call: a test needs none.
-        """
+        """Make cuBLAS allocate its workspaces (32 MiB on Hopper), one per thread and stream: a product and its backward
+        pass, which has its own thread, run once on both streams, unless torch refuses products because they may differ
+        from call to call."""
         cuda = torch.cuda
         refused = torch.are_deterministic_algorithms_enabled() and "CUBLAS_WORKSPACE_CONFIG" not in os.environ
         if self.index in self._sides or refused:
@@ -336,6 +322,7 @@ class Cuda(TorchDevice):
         return self._workspaces.get(self.index, 0)
 
     def _side(self) -> Any:
+        """An additional stream: torch doesn't capture on the default stream."""
         return self._sides.get(self.index) or self._sides.setdefault(self.index, torch.cuda.Stream(self.index))
 
     def details(self) -> dict[str, Any]:
@@ -348,8 +335,9 @@ class Cuda(TorchDevice):
         }
         if not self._is_amd and not _library():
             details["unknown"] = "the driver's library (NVML) doesn't answer"
-        is_part = self._nvml(lambda nvml, gpu: bool(nvml.nvmlDeviceIsMigDeviceHandle(gpu)))
-        return details | ({"mig": True} if is_part else {})
+        if self._nvml(lambda nvml, gpu: bool(nvml.nvmlDeviceIsMigDeviceHandle(gpu))):
+            details["mig"] = True
+        return details
 
     @property
     def _is_amd(self) -> bool:

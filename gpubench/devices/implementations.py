@@ -23,11 +23,9 @@ TORCH = "torch"
 
 
 class Implementation(ABC):
-    """A library on the device of one case; a subclass is a library.
-
-    :func:`register_implementation` adds one, which must define the abstract methods and :attr:`name`, :attr:`label` and
-    :attr:`module`. A case's object is opened before the case makes its inputs, and closed when its test is over.
-    """
+    """A library on the device of one case; a subclass is a library, which :func:`register_implementation` adds. It must
+    define the abstract methods, :attr:`name`, :attr:`label` and :attr:`module`. A case's object is opened before the
+    case makes its inputs, and closed when its test is over."""
 
     name: ClassVar[str]
     """The value of the parameter ``implementation``."""
@@ -65,9 +63,7 @@ class Implementation(ABC):
 
     def open(self, threads: int) -> None:
         """Import the library, and set its number of CPU threads, if possible, and the precision of the case's dtype.
-
-        Raises :class:`~gpubench.errors.Unmeasurable` if the library is broken or doesn't see the device.
-        """
+        Raises :class:`~gpubench.errors.Unmeasurable` if the library is broken or doesn't see the device."""
         _ = self.xp
 
     def close(self) -> None:  # noqa: B027

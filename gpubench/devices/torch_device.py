@@ -101,10 +101,7 @@ class TorchDevice(Device):
 
 class Mps(TorchDevice):
     """The GPU of an Apple computer, through Metal; ``torch.mps`` takes no index. Its events time work, but its queue
-    can't be made to wait.
-
-    Written from the documentation of ``torch.mps``; not run on such a GPU yet.
-    """
+    can't be made to wait. Written from the documentation of ``torch.mps``; not run on such a GPU yet."""
 
     kind = "mps"
     indexed = False
@@ -137,10 +134,8 @@ class Mps(TorchDevice):
 
 
 class Xpu(TorchDevice):
-    """Intel GPUs. Their events time work, but their queue can't be made to wait.
-
-    Written from the documentation of ``torch.xpu``; not run on such a GPU yet.
-    """
+    """Intel GPUs. Their events time work, but their queue can't be made to wait. Written from the documentation of
+    ``torch.xpu``; not run on such a GPU yet."""
 
     kind = "xpu"
     caches_pinned_memory = True
