@@ -241,7 +241,7 @@ class Cuda(TorchDevice):
     def other_processes(self) -> int | None:
         """Return the number of processes that work on the GPU, or have a context if the library doesn't tell who
         works, besides this one and its family. A container can't recognise its own processes among the host's, so the
-        number of those with a GPU open is subtracted there."""
+        number of its own with a GPU open is subtracted there."""
         listed = self._nvml(lambda nvml, gpu: {p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
         if listed is None:
             return None
