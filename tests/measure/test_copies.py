@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import asyncio
-import collections
 import contextlib
 import contextvars
 import dataclasses
@@ -18,7 +17,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,11 +64,6 @@ class Slots:
         self.value = self.value + x.sum(0)
         self.more["n"] = self.more.get("n", 0) + 1
         return self.value
-
-
-class Pair(NamedTuple):
-    left: torch.Tensor
-    right: torch.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,12 +114,6 @@ def row_buffers() -> Call:
     return Call(write, (one, other, *views), lambda: [one.hex(), other.tolist()])
 
 
-def row_tied_weights() -> Call:
-    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    network[1].weight = network[0].weight
-    return Call(lambda n, x: (n[0].weight.data.mul_(2), n(x))[1], (network, x()), lambda: network[0].weight)
-
-
 def row_hook_of_network() -> Call:
     network, seen = nn.Linear(4, 4), {"n": 0}
 
@@ -157,40 +145,10 @@ def row_old_weight_norm() -> Call:
     return Call(network, (x(),), lambda: list(network.parameters()))
 
 
-def row_local_class() -> Call:
-    class Scale(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.by = nn.Parameter(torch.full((4,), 3.0))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * self.by
-
-    return Call(Scale(), (x(),))
-
-
-def row_containers() -> Call:
-    values = collections.OrderedDict(a=x()), collections.deque([x()], 3), collections.defaultdict(list, b=[x()])
-
-    def use(ordered: Any, queue: Any, lists: Any) -> torch.Tensor:
-        ordered["b"] = ordered["a"] * 2
-        queue.append(ordered.setdefault("c", ordered["b"]))
-        lists["c"].append(queue.popleft())
-        return sum(sum(each) for each in lists.values())
-
-    return Call(use, values, lambda: values)
-
-
 def row_dictionary_subclass() -> Call:
     ring = Ring(a=x())
     ring["self"] = ring
     return Call(lambda r: r["self"]["self"]["a"].add_(1), (ring,), lambda: ring["a"])
-
-
-def row_list_in_itself() -> Call:
-    values: list[Any] = [x()]
-    values.append(values)
-    return Call(lambda v: v[1][1][0].mul_(2), (values,), lambda: values[0])
 
 
 def row_quantized() -> Call:
@@ -274,15 +232,12 @@ ROWS: dict[str, Callable[[], Call]] = {
     "masked_array": lambda: Call(
         lambda a: (a * 2).sum(), (one := np.ma.masked_less(np.arange(6, dtype=np.float32), 2),), lambda: one.data),
     "big_endian_array": lambda: Call(lambda a: a.sum(), (np.arange(6, dtype=">f4"),)),
-    "layer_of_network": lambda: Call(
-        lambda n, x: n[0](x) + n[0].weight.sum(), (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), x())),
     "lambda_in_network": lambda: Call(
         lambda n, x: n.act(n(x)), (net := nn.Linear(4, 4), setattr(net, "act", lambda x: x.sin()) or x())),
     "weight_norm": lambda: Call(
         net := nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), (x(),), lambda: list(net.parameters())),
     "spectral_norm": lambda: Call(
         net := nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).train(), (x(),), lambda: net.state_dict()),
-    "batch_norm": lambda: Call(net := nn.BatchNorm1d(4).train(), (x(),), lambda: net.state_dict()),
     "lstm": lambda: Call(lambda n, x: n(x)[0], (nn.LSTM(4, 4), x())),
     "compiled_network": lambda: Call(torch.compile(nn.Linear(4, 4), backend="eager"), (x(),)),
     "compiled_function": lambda: Call(torch.compile(lambda x: x.sin() * 2, backend="eager"), (x(),)),
@@ -290,8 +245,6 @@ ROWS: dict[str, Callable[[], Call]] = {
     "frozen_parameters": lambda: Call(
         lambda n, x: n(x).requires_grad, (nn.Linear(4, 4).requires_grad_(False), x())),
     "slots": lambda: Call((one := Slots()).add, (x(),), lambda: [one.value, one.more]),
-    "named_tuple": lambda: Call(
-        lambda p: p._replace(left=p.left.mul_(2)).left + p.right, (pair := Pair(x(), x()),), lambda: list(pair)),
     "dataclass": lambda: Call(
         lambda s: s.scale.add_(1) * len(s.names), (one := Setting(x()),), lambda: one.scale),
     "keyed_by_tensor": lambda: Call(lambda t, known: known[t] * t, (one := x(), {one: torch.ones(4)})),
@@ -394,14 +347,7 @@ REFUSED = {
     "cache": (lambda: _cached(2) is None or _cached, "the call uses results that functools.lru_cache keeps"),
     "layout": (lambda: torch.ones(3, 3).to_mkldnn(), "the call uses a tensor with the layout _mkldnn"),
     "scripted": (lambda: torch.jit.trace(lambda x: x + 1, torch.ones(2)), "the call uses a scripted function"),
-    "bytearray": (
-        lambda: (one := bytearray(8), np.frombuffer(one, np.float32)),
-        "the call views the same memory in two",
-    ),
-    "array.array": (
-        lambda: (one := array.array("f", [1, 2]), torch.frombuffer(one, dtype=torch.float32)),
-        "the call views the same memory in two dtypes",
-    ),
+    "buffer": (lambda: (one := bytearray(8), np.frombuffer(one, np.float32)), "the call views the same memory in two"),
     "memoryview": (lambda: memoryview(b"12"), "the call uses a memoryview"),
     "float4": (lambda: torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "the call uses float4 numbers"),
     "two dtypes": (lambda: (one := x(4), one.view(torch.int32)), "the call views the same memory in two dtypes"),

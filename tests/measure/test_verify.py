@@ -58,13 +58,10 @@ def test_memory_that_nothing_filled_is_no_answer_of_an_earlier_call():
     assert [bool(tensor.isnan().all()) for tensor in found] == [True, True, True, False]
 
 
-def test_what_a_call_writes_is_poisoned_unless_the_call_reads_it():
-    x, y, out = torch.ones(2), torch.ones(4), torch.ones(2)
-    poison(out, (x,), {"out": out})
+def test_room_for_a_result_is_poisoned():
+    out = torch.ones(2)
+    poison(out, (torch.ones(2),), {"out": out})
     assert out.isnan().all()
-    poison(x, (x,), {"out": x})
-    poison(y[2:], (), {"other": y[:2], "out": y[2:]})
-    assert x.tolist() + y.tolist() == [1.0] * 6
 
 
 @pytest.mark.parametrize(("dtype", "each"), [("bfloat16", 8), ("float64", 8), ("complex64", 16), ("int8", 1)])
@@ -364,14 +361,6 @@ def test_a_users_call_is_checked_or_says_truly_why_not(bench):
     assert "relative error 0.01" in next(row["reason"] for row in ran.rows if "wrong_slow_first" in row["name"])
 
 
-@pytest.mark.parametrize(
-    ("dtypes", "preferred", "name"),
-    [
-        ({"int8", "bfloat16"}, "float32", "bfloat16"),
-        ({"float32", "bfloat16", "int64"}, "float32", "bfloat16"),
-        ({"complex64", "float32"}, "float32", "float32"),
-        ({"uint8", "int64"}, "float32", ""),
-    ],
-)
-def test_the_coarsest_floating_dtype_names_a_case(dtypes, preferred, name):
-    assert coarsest(dtypes, preferred) == name
+def test_the_coarsest_floating_dtype_names_a_case():
+    several = {"float32", "bfloat16", "int64"}, {"complex64", "float32"}, {"uint8", "int64"}
+    assert [coarsest(dtypes, "float32") for dtypes in several] == ["bfloat16", "float32", ""]
