@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import json
+import math
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
 from ..errors import UsageError, clean
@@ -24,15 +25,18 @@ from ..runfile.flags import judge
 from ..runfile.ledger import RUN_FILE, Event, assemble
 from ..runfile.matching import shown_name
 from ..runfile.schema import ACCEPTABLE, OK, Result
+from ..runfile.thresholds import keep_threshold
+from ..runfile.version import __version__
 from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
 from .estimate import cards_named, show_estimates
-from .sizes import Span, further_size, keep, said, span_of
 
 if TYPE_CHECKING:
     from ..report.results import Results
+    from ..report.study import Pair
+    from ..statistics.crossing import Point
 
 _MEASURED, _INCOMPLETE = 0, 1
 FOLDER = "gpubench-time-"
@@ -81,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
     elif args.threshold:
         raise UsageError("--threshold keeps the size that a range finds: --size n=1e3..1e7")
     timing = dataclasses.replace(timing_of(args), ascending=bool(span))
-    cards_named(args.gpus)  # an unknown card is refused before anything is measured
+    cards = cards_named(args.gpus)  # an unknown card is refused before anything is measured
     for hint in hints(args.expressions):
         _say(hint)
     brief = timing.single and not args.verbose
@@ -105,30 +109,34 @@ def main(args: argparse.Namespace) -> int:
     whole = all(result.times for result in results.runs[0].results)
     print(_times_alone(results) if brief and whole else results, flush=True)
     if OK in statuses:
-        _keep(args, run, results, span)
+        _keep(args, run, results, span, cards)
     return _INCOMPLETE if supervisor.interrupted or not statuses <= set(ACCEPTABLE) else _MEASURED
 
 
-def _keep(args: argparse.Namespace, run: dict[str, Any], results: Results, span: Span | None) -> None:
+def _keep(args: argparse.Namespace, run: dict[str, Any], results: Results, span: Span | None, cards: Any) -> None:
     """Print and write the rest of the answer: the crossing, estimates, files."""
     if span and (line := said(results, span)):
         print(line)
     if args.threshold:
         print(keep(results, args.threshold))
-    if args.gpus:
-        show_estimates(results.runs[0], cards_named(args.gpus))
+    if cards:
+        show_estimates(results.runs[0], cards)
     if args.output:
         write(Path(args.output), run)
     if args.chart:
-        _draw(results, Path(args.chart))
+        try:
+            results.chart().save(args.chart)
+        except UsageError as error:  # too little to draw: the results count more
+            _say(str(error))
+        else:
+            print(args.chart)
 
 
 def _results(events: Sequence[Event], folder: Path) -> tuple[dict[str, Any], Results]:
     """Return the results file of these events, and its results."""
     from ..report.results import Results
 
-    run = assemble(events)
-    write(folder / RUN_FILE, run)
+    write(folder / RUN_FILE, run := assemble(events))
     return run, Results.load(folder / RUN_FILE)
 
 
@@ -195,17 +203,6 @@ def _say(text: str) -> None:
     print(f"gpubench time: {text}", file=sys.stderr, flush=True)
 
 
-def _draw(results: Results, path: Path) -> None:
-    """Draw the chart. Where there is too little to draw, print the reason instead of failing, as the results count
-    more."""
-    try:
-        results.chart().save(path)
-    except UsageError as error:
-        _say(str(error))
-    else:
-        print(path)
-
-
 def _times_alone(results: Results) -> str:
     """Return ``a @ b 102 ms* ±2%``, and the meaning of the star; for two devices both times and the speedup."""
     from ..report import words
@@ -265,3 +262,103 @@ def _quoting(texts: Sequence[str]) -> str:
     if len(texts) > 2 and any(map(os.path.exists, texts)):
         return "put the expression in quotes: the shell replaces * by names of files"
     return ""
+
+
+# ``--size n=1e3..1e7``: the sizes at which the GPU's advantage begins -------------------------------------------------
+
+
+class Span(NamedTuple):
+    """A size and the range in which the crossing is looked for."""
+
+    name: str
+    first: int
+    last: int
+
+    @property
+    def text(self) -> str:
+        """The sizes to begin with, as ``--size`` takes them."""
+        from ..statistics.crossing import grid  # here and below, as it needs NumPy and SciPy
+
+        return f"{self.name}={','.join(map(str, grid(self.first, self.last)))}"
+
+
+def span_of(sizes: Sequence[str], processes: int) -> Span | None:
+    """Return the range among the sizes. Raises UsageError for one that is no range of whole numbers, or not alone."""
+    ranged = next((text for text in sizes if ".." in text), None)
+    if ranged is None:
+        return None
+    name, _, ends = ranged.partition("=")
+    try:
+        first, last = (int(float(end)) for end in ends.split(".."))
+    except (ValueError, OverflowError):
+        first, last = 0, 0
+    if not 0 < first < last:
+        raise UsageError(f"size {ranged!r}: write {name or 'n'}=1e3..1e7 for a range of whole numbers")
+    if len(sizes) > 1 or processes > 1:
+        raise UsageError("a range of sizes stands alone, and is measured by one process")
+    return Span(name.strip(), first, last)
+
+
+def further_size(results: Results) -> int | None:
+    """Return the size to measure next; None once it is known from which size on the GPU is faster, or there is none."""
+    from ..statistics.crossing import next_size
+
+    points = _pairs(results)[1]
+    return next_size(points) if points else None
+
+
+def said(results: Results, span: Span) -> str:
+    """Return from which size the GPU is faster, in a sentence; empty without a GPU."""
+    from ..statistics.crossing import crossing
+
+    pairs, points = _pairs(results)
+    if not pairs:
+        return ""
+    answer, *sizes = crossing(points)
+    name, gpu = span.name, results.study.names.subject(pairs[-1])
+    if answer == "from":
+        size, low, high = (f"{_rounded(each):,}" for each in sizes)
+        return f"{gpu} is faster from {name} = {size} ({low} to {high}), by {len(pairs)} sizes."
+    if answer == "unsure":
+        return f"It is unsure from which {name} {gpu} is faster, after {len(pairs)} sizes."
+    return f"{gpu} is {answer} faster, from {name} = {sizes[1]:,.0f} to {sizes[2]:,.0f}."
+
+
+def keep(results: Results, path: str) -> str:
+    """Write the size into a file for :func:`gpubench.threshold`, and return a sentence about it. Raises UsageError
+    where the file or the hardware doesn't allow it."""
+    from ..statistics.crossing import crossing
+
+    pairs, points = _pairs(results)
+    if not pairs:
+        raise UsageError(f"{path} isn't written: no GPU was measured")
+    answer, *sizes = crossing(points)
+    first, limits, size = pairs[0].other, dict[str, int](), answer  # type: tuple[Any, dict[str, int], int | str]
+    if answer == "from":
+        size, *ends = map(_rounded, sizes)
+        limits = dict(zip(("low", "high"), ends, strict=True))
+    name = first.result.workload.partition(".")[2]
+    try:
+        where = keep_threshold(path, name, size, **limits, torch=first.run.machine.torch, gpubench=__version__)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} isn't written: {error}") from None
+    return f'{path}: "{name}": {size} for {where}; elsewhere the default'
+
+
+def _pairs(results: Results) -> tuple[list[Pair], list[Point]]:
+    """Return the pairs of the first expression on the first GPU, by size, and the logarithms of their speedups."""
+    from ..statistics.crossing import Point
+
+    pairs, points = sorted(results.study.device_pairs, key=lambda pair: pair.other.numbers), list[Point]()
+    sides = [(pair.other.result.device, pair.other.result.workload) for pair in pairs]
+    pairs = [pair for pair, side in zip(pairs, sides, strict=True) if side == min(sides)]
+    for pair in pairs:
+        value, low, high = pair.values
+        error = (math.log(high) - math.log(low)) / 2 if 0 < low < high < math.inf else 1.0
+        points.append(Point(float(pair.other.numbers[0]), math.log(value), max(error, 0.005)))
+    return pairs, points
+
+
+def _rounded(size: float) -> int:
+    """Return a size with two digits."""
+    return int(float(f"{size:.2g}"))

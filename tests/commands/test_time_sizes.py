@@ -8,7 +8,7 @@ import pytest
 from inprocess import gpubench
 from records import run
 
-from gpubench.commands.sizes import Span, further_size, keep, said, span_of
+from gpubench.commands.time import Span, further_size, keep, said, span_of
 from gpubench.errors import Unmeasurable, UsageError
 from gpubench.measure.expression import Timing
 from gpubench.plugin.expressions import Expressions, Growth
