@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from gpubench.commands import cli
-from gpubench.commands.estimate import GPUS, cards_named, estimates_of
-from gpubench.commands.report import write_report
+from gpubench.commands.reading import GPUS, cards_named, estimates_of, write_report
 from gpubench.estimate.picture import estimate_figure
 from gpubench.report.charts.pictures import render
 from gpubench.report.charts.theme import THEMES

@@ -48,7 +48,7 @@ EXAMPLES = {
 _HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
 _UNUSABLE, INTERRUPTED, BROKEN_PIPE = 2, 128 + 2, 128 + 13
 """Exit codes: unusable input, and the codes that a shell reports for programs ended by SIGINT and by SIGPIPE."""
-_TAKE_PYTEST_OPTIONS = ("run", "compare")
+_TAKE_PYTEST_OPTIONS, _READING = ("run", "compare"), ("show", "report", "chart", "estimate")
 
 
 class Parser(argparse.ArgumentParser):
@@ -91,9 +91,10 @@ class Parser(argparse.ArgumentParser):
 def parser(command: str) -> Parser:
     """Return the command line of one command."""
     sub = Parser(prog=f"gpubench {command}", description=f"{_HELP[command][0].upper()}{_HELP[command][1:]}.")
-    module = importlib.import_module(f".{command}", __package__)
-    module.add_arguments(sub)
-    sub.set_defaults(main=module.main)
+    reads = command in _READING
+    module = importlib.import_module(".reading" if reads else f".{command}", __package__)
+    getattr(module, f"{command}_arguments" if reads else "add_arguments")(sub)
+    sub.set_defaults(main=getattr(module, command if reads else "main"))
     return sub
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..runfile import options
 from ..supervise.project import read_project
-from .report import add_expression, chosen
+from .reading import add_expression, chosen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from ..supervise import process
 from ..supervise.progress import LONGEST, Progress, estimate_text, whole_s
 from ..supervise.project import described, project_options, read_project
 from ..supervise.supervisor import Supervisor, Unable, planned, read_run
-from .report import add_charts, add_expression, chosen
+from .reading import add_charts, add_expression, chosen
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes a few seconds"
@@ -327,7 +327,7 @@ def _explain(args: argparse.Namespace, unable: Unable, progress: Progress, where
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:
     """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
-    from .report import print_ending, write_report
+    from .reading import print_ending, write_report
 
     report = write_report([run_file], folder, args.charts, baseline=args.baseline)
     print_ending(report, elapsed_s)

@@ -31,7 +31,7 @@ from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
-from .estimate import cards_named, show_estimates
+from .reading import cards_named, estimates_of, show_estimates
 
 if TYPE_CHECKING:
     from ..report.results import Results
@@ -120,7 +120,8 @@ def _keep(args: argparse.Namespace, run: dict[str, Any], results: Results, span:
     if args.threshold:
         print(keep(results, args.threshold))
     if cards:
-        show_estimates(results.runs[0], cards)
+        print()
+        show_estimates(results.study, estimates_of(results.study, cards))
     if args.output:
         write(Path(args.output), run)
     if args.chart:

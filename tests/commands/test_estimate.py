@@ -14,11 +14,12 @@ import pytest
 import records
 
 from gpubench.commands.cli import main
-from gpubench.commands.estimate import cards_named, show_estimates
+from gpubench.commands.reading import cards_named, estimates_of, show_estimates
 from gpubench.commands.run import what_a_gpu_could_bring
 from gpubench.estimate.model import learned_values
 from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
+from gpubench.report.study import Study
 from gpubench.runfile.quantities import text
 from gpubench.runfile.runs import read
 
@@ -229,7 +230,7 @@ def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, data, lines):
 
 
 def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, capsys):
-    show_estimates(read(run), cards_named(["L4", "L4"]))
+    show_estimates(study := Study([read(run)]), estimates_of(study, cards_named(["L4", "L4"])))
     shown = capsys.readouterr().out
     assert shown.count("  L4") == 1
     assert "a.mm float32, n=1024" in shown

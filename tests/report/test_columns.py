@@ -11,7 +11,7 @@ import reading
 from reading import study_of
 from records import cpu_run, gpu_run, run
 
-from gpubench.commands.report import write_report
+from gpubench.commands.reading import write_report
 from gpubench.errors import RunFileError
 from gpubench.report import rows
 from gpubench.report.columns import METRICS, csv_files
