@@ -20,8 +20,7 @@ def slow_command(paths, options, python=sys.executable):
 def main(words):
     import records
 
-    from gpubench.runfile.journal import recorded
-    from gpubench.runfile.ledger import Ledger, missing
+    from gpubench.runfile.ledger import Ledger, missing, recorded
     from gpubench.runfile.matching import matcher
     from gpubench.runfile.schema import Case
     from gpubench.supervise.child import die_with_supervisor

@@ -23,7 +23,7 @@ import records
 from suites import plain
 
 from gpubench.errors import GpubenchError, RunFileError
-from gpubench.runfile import journal, ledger, runs, writer
+from gpubench.runfile import ledger, runs, writer
 from gpubench.runfile.runs import read_runs
 from gpubench.runfile.schema import Case, Run
 
@@ -240,13 +240,13 @@ def test_followers(folder):
     path = folder / "followed"
     for number, content in enumerate(damaged(lines(LEDGER).encode(), 60)):
         path.unlink(missing_ok=True)
-        follower, cut = journal.Follower(path), 20 * number
+        follower, cut = ledger.Follower(path), 20 * number
         path.write_bytes(content[:cut])
         seen = refused_or_read(path.name, lambda follower=follower: list(follower.events()))
         with path.open("ab") as file:
             file.write(content[cut:])
         seen += refused_or_read(path.name, lambda follower=follower: list(follower.events()))
-        assert all(event["event"] in journal.EVENTS for event in seen)
+        assert all(event["event"] in ledger.KINDS for event in seen)
         assert list(follower.events()) == []
 
 
@@ -271,9 +271,9 @@ EXTREME: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 READING = """
 import os, sys
-from gpubench.runfile import journal, ledger, runs
+from gpubench.runfile import ledger, runs
 from gpubench.errors import GpubenchError
-for read in (runs.read, lambda path: ledger.assemble(journal.read_ledger(path)), journal.recorded):
+for read in (runs.read, lambda path: ledger.assemble(ledger.read_ledger(path)), ledger.recorded):
     path = sys.argv[1]
     if not os.path.isfile(path) and read is not runs.read:
         continue
@@ -304,7 +304,7 @@ def test_memory(kind, tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="its devices")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/proc/self/mem", "/"])
 def test_devices_and_folders_are_no_files(device):
-    for read in (runs.read, journal.read_ledger):
+    for read in (runs.read, ledger.read_ledger):
         with pytest.raises(RunFileError, match="expected"):
             read(device)
 
@@ -315,7 +315,7 @@ def test_a_broken_case_with_a_broken_name(tmp_path, capsys):
     events[1]["cases"] = [name]
     events.append({"event": "end", "process": 0, "fullname": name, "status": "ok", "benchmark": {}})
     (tmp_path / "ledger").write_text("".join(json.dumps(event) + "\n" for event in events))
-    ledger.assemble(journal.read_ledger(tmp_path / "ledger"))
+    ledger.assemble(ledger.read_ledger(tmp_path / "ledger"))
     (said,) = capsys.readouterr().err.splitlines()
     assert said.isprintable()
     assert len(said) < 1000

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import GpubenchError, UsageError
 from ..measure.expression import Timing, expressions, parse_sizes, pausing_loop
 from ..runfile import options
-from ..runfile.journal import recorded
-from ..runfile.ledger import LEDGER, RUN_FILE, assemble
+from ..runfile.ledger import LEDGER, RUN_FILE, assemble, recorded
 from ..runfile.writer import scratch, write
 from .time import FOLDER, timing_of
 

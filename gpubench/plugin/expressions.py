@@ -30,8 +30,7 @@ from ..measure.prepare import Declared
 from ..measure.session import Mode, Session, Settings
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
-from ..runfile.journal import recorded
-from ..runfile.ledger import missing
+from ..runfile.ledger import missing, recorded
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import without_paths

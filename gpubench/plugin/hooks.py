@@ -21,8 +21,7 @@ from msgspec import structs
 from ..devices import register
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..measure.session import Mode, Session
-from ..runfile.journal import read_ledger, recorded
-from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, cut_off, missing
+from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, cut_off, missing, read_ledger, recorded
 from ..runfile.matching import matcher, names_of, nothing_matches
 from ..runfile.naming import numbered, shared_stems
 from ..runfile.quantities import counted, listed, seconds_text

@@ -28,8 +28,7 @@ from ..errors import RankFailure, Unmeasurable, UsageError
 from ..measure import environment
 from ..measure.data import shortage
 from ..measure.session import Mode, Session, Unmeasured
-from ..runfile.journal import recorded
-from ..runfile.ledger import Event, Ledger, percentiles
+from ..runfile.ledger import Event, Ledger, percentiles, recorded
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case, convert
 from ..runfile.schema import (

@@ -1,11 +1,11 @@
-"""The ledger: an append-only file of JSON lines from which a run file can be made at any moment.
+"""The ledger: an append-only file of JSON lines from which a results file can be made at any moment.
 
 Each line is on disk before the next thing happens, so it survives the process that wrote it. A line is one event, an
 object with the key ``event``:
 
 ``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest,
               ``deadline_s``, and the journal's own ``inode`` and ``device``, which a copy doesn't have
-``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a run
+``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a results
               file says of machine, options and time; ``ranks``: the ``cases`` of several ranks, which another launch
               measures, and the ``count`` of these ranks
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
@@ -14,7 +14,7 @@ object with the key ``event``:
 ``failure``   a measuring process can't begin or go on: ``reason``
 ``rank``      a rank has died or hangs: ``status`` and ``reason`` of the case that was being measured
 ``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``after``
-``complete``  by the supervisor, last: the run file was written
+``complete``  by the supervisor, last: the results file was written
 
 A crash can leave a last line unfinished. Such a line is ignored, as is any that can't be used; the next event starts
 on a line of its own.
@@ -26,14 +26,18 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ..errors import RunFileError, Unwritten, UsageError
-from ..statistics import intervals
-from .schema import KEY, OK
+from msgspec import Meta, defstruct
+
+from ..errors import RunFileError, Unwritten, UsageError, clean
+from .quantities import listed
+from .reader import MOST_NAMED, beginning, convert, decoded, excess, percentiles
+from .schema import KEY, OK, SCHEMA_VERSION, Benchmark
 from .writer import fit, without_homes
 
 RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"  # files of a run in its folder
@@ -48,7 +52,7 @@ Event = dict[str, Any]
 
 
 class Ledger:
-    """Appends events; each is on disk before :meth:`add_event` returns."""
+    """Appends events; each is on disk before :meth:`add_event` returns. Raises UsageError where they can't be."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path, self._writer = Path(path), os.getpid()
@@ -91,6 +95,117 @@ def inner(value: Any, *keys: str) -> Any:
     return value
 
 
+# Reading --------------------------------------------------------------------------------------------------------------
+
+_Number, _Count = Annotated[int, Meta(ge=0, le=9999)], Annotated[int, Meta(ge=1, le=9999)]
+_Ranks = defstruct("ranks", [("cases", list[str]), ("count", _Count)])
+_FIELDS: dict[str, list[Any]] = {
+    "run": [("processes", _Count), ("options", list[str]), ("paths", list[str]),
+            ("deadline_s", Annotated[float, Meta(gt=0)] | None, None)],
+    "session": [("process", _Number), ("cases", list[str]), ("fingerprint", dict), ("machine_info", dict),
+                ("gpubench", dict), ("estimated_s", float | None, None), ("ranks", _Ranks | None, None)],
+    "start": [("process", _Number), ("fullname", str), ("name", str), ("case", dict)],
+    "end": [("process", _Number), ("fullname", str), ("status", str), ("library", str | None, None)],
+    "failure": [("reason", str)],
+    "rank": [("status", str), ("reason", str)],
+    "finish": [("process", _Number)],
+    "complete": [],
+}  # fmt: skip
+KINDS = {name: defstruct(name, fields, kw_only=True) for name, fields in _FIELDS.items()}  # of events
+_MEASURED = defstruct("end", [("benchmark", Benchmark)], bases=(KINDS["end"],), kw_only=True)
+
+
+def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
+    """All usable events of a ledger; lines that can't be used are named on stderr and passed over, so that ``--resume``
+    measures their cases again. Raises RunFileError, which names the file, the line and the expectation."""
+    events: list[Event] = []
+    unusable, size, values = [], 0, 0
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
+                size, values = size + len(line), values + line.count(b",")
+                with beginning(f"{path}: line {number}"):
+                    if too_large := excess(size, values):
+                        raise RunFileError(f"expected {too_large}")
+                    try:
+                        event = _event_of(line)
+                    except RunFileError as error:
+                        if line.startswith(BEGINS):  # it says what is executed
+                            raise
+                        unusable.append(f"line {number} is passed over: {error}")
+                    else:
+                        events += [event] if event else []
+    except OSError as error:
+        raise RunFileError(f"{path}: file: expected a readable ledger ({error.strerror or error})") from None
+    if not any(event["event"] == "session" for event in events) and (unusable or not events):
+        why = unusable[0] if unusable else "file: expected a ledger, found neither a run nor a session in it"
+        raise RunFileError(f"{path}: {why}")
+    if unusable:
+        print(clean(f"gpubench: {path}: {listed(unusable, MOST_NAMED, '; ')}"), file=sys.stderr)
+    return events
+
+
+class Follower:
+    """Reads a journal that another process is still writing, from its present end or as a ``whole``. It stays open,
+    since a benchmark may remove it. ``unreadable`` is the complaint about the first line that can't be read."""
+
+    def __init__(self, path: str | os.PathLike[str], whole: bool = False) -> None:
+        self._path, self._file, self.unreadable = Path(path), None, ""
+        if self._path.exists():
+            self._file = self._path.open("rb")
+            self._file.seek(0, os.SEEK_SET if whole else os.SEEK_END)
+
+    def events(self) -> Iterator[Event]:
+        """The events added since the last call; a line not yet complete is left for the next."""
+        if self._file is None and self._path.exists():
+            self._file = self._path.open("rb")
+        for line in iter(lambda: self._file.readline(LONGEST_LINE) if self._file else b"", b""):
+            if self._file and not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+                self._file.seek(-len(line), os.SEEK_CUR)
+                return
+            try:
+                if line.strip() and (event := _event_of(line)):  # a line that is empty follows one that was cut off
+                    yield event
+            except RunFileError as error:
+                self.unreadable = self.unreadable or str(error)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
+
+def recorded(path: str | os.PathLike[str]) -> list[Event]:
+    """The events that a journal holds now; none where it isn't there."""
+    with closing(Follower(path, whole=True)) as follower:
+        return list(follower.events())
+
+
+def _event_of(line: bytes) -> Event | None:
+    """The event of a line, or ``None`` for one that is cut off, or unknown. Raises RunFileError, which names the test
+    if there is one, for a line that can't be used."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        event = decoded(line)
+    except (ValueError, RecursionError, MemoryError):
+        raise RunFileError("expected an event, found no whole JSON") from None
+    if not isinstance(event, dict) or not isinstance(kind := event.get("event"), str) or kind not in KINDS:
+        return None
+    if kind == "run" and (version := event.get("schema_version", SCHEMA_VERSION)) != SCHEMA_VERSION:
+        remedy = "the gpubench that began the run can finish it"
+        raise RunFileError(f"schema_version: expected {SCHEMA_VERSION}, found {version!r:.60}: {remedy}")
+    try:
+        convert(event, _MEASURED if kind == "end" and event.get("status") == OK else KINDS[kind], kind)
+    except RunFileError as error:
+        name = event.get("fullname")
+        raise RunFileError(f"{name[:200]}: {error}" if isinstance(name, str) else str(error)) from None
+    return event
+
+
+# How far a run got ----------------------------------------------------------------------------------------------------
+
+
 def missing(events: Iterable[Event], process: int) -> list[str] | None:
     """Full names of the cases that this process has still to end; ``None`` before they are known.
 
@@ -129,11 +244,11 @@ def reached(events: Sequence[Event], processes: int) -> str:
     return f"{place}: {[*ends.values()].count(OK)} of {len(ends) + len(left)} measured"
 
 
-# From a ledger to a run file ------------------------------------------------------------------------------------------
+# From a ledger to a results file --------------------------------------------------------------------------------------
 
 
 def assemble(events: Sequence[Event]) -> dict[str, Any]:
-    """The run file made from these events. Raises RunFileError where there is no session among them.
+    """The results file made from these events. Raises RunFileError where there is no session among them.
 
     Every case that was collected is in it: measured, or unmeasured with the status of the first process that tried.
     """
@@ -159,30 +274,23 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
             end = min(ended, key=lambda event: event["status"] == "skipped", default=reason)  # a failure says more
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             end = {"status": "error", "reason": _UNMERGED}
-        unmeasured.append(_row(first, name, end, started.get(name, {}).get("case")))
+        case = end.get("case") or started.get(name, {}).get("case") or inner(first, "identities", name)
+        identity = case if isinstance(case, dict) else {"workload": name, "device": "cpu", "dtype": ""}
+        outcome = {"status": end["status"], "reason": str(end.get("reason") or "")}
+        unmeasured.append(identity | {"name": name.rpartition("::")[2], "fullname": name} | outcome)
     output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
-    late = [
-        event["machine"] for event in events if event["event"] == "finish" and isinstance(event.get("machine"), dict)
-    ]
-    if late:  # a test's body imported torch
-        output["machine_info"] = {**first["machine_info"], KEY: late[0]}
+    late = (event.get("machine") for event in events if event["event"] == "finish")
+    if machine := next((each for each in late if isinstance(each, dict)), None):  # a test's body imported torch
+        output["machine_info"] = {**first["machine_info"], KEY: machine}
     cases = {"benchmarks": benchmarks, "unmeasured": unmeasured}
     if not (output["machine_info"] or {}).get("node"):  # otherwise the run was asked to name its machine
         cases = without_homes(cases)
     output["benchmarks"] = cases["benchmarks"]
-    output[KEY] = first["gpubench"] | _run(events) | {"unmeasured": cases["unmeasured"]}
+    output[KEY] = first["gpubench"] | _surroundings(events) | {"unmeasured": cases["unmeasured"]}
     return output
 
 
-def _row(session: Event, fullname: str, end: Event, begun: Any) -> dict[str, Any]:
-    """The entry of a case without a time. For a case that never began, the session has its identity from collecting."""
-    case = end.get("case") or begun or inner(session, "identities", fullname)
-    identity = case if isinstance(case, dict) else {"workload": fullname, "device": "cpu", "dtype": ""}
-    outcome = {"status": end["status"], "reason": str(end.get("reason") or "")}
-    return identity | {"name": fullname.rpartition("::")[2], "fullname": fullname} | outcome
-
-
-def _run(events: Iterable[Event]) -> dict[str, Any]:
+def _surroundings(events: Iterable[Event]) -> dict[str, Any]:
     """The state of the machine before and after each process, and the latest peaks."""
     processes: dict[int, dict[str, Any]] = {}
     peaks: Any = {}  # the reader of the results file checks what they are
@@ -229,14 +337,6 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
         latency = {"latency_s": statistics.median(latencies) if latencies else None} if len(ends) > 1 else {}
         merged["extra_info"][KEY] = ours | latency | {"processes": processes} | percentiles(data, processes)
     return merged
-
-
-def percentiles(data: Iterable[float], processes: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Return the percentiles of single calls among the samples of all processes; None where a sample spans several
-    calls."""
-    single = all((process.get("iterations") or 1) == 1 for process in processes)
-    samples = sorted(data) if single else []
-    return {name: intervals.nearest_rank(samples, share) for name, share in (("p95_s", 0.95), ("p99_s", 0.99))}
 
 
 def pooled(data: list[float]) -> dict[str, Any]:

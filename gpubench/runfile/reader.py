@@ -24,10 +24,9 @@ import msgspec
 from msgspec import structs
 
 from ..errors import RunFileError, clean
-from ..statistics.intervals import median as median_of
+from ..statistics import intervals
 from . import schema
 from .flags import ADVICE, NOISY_FLAG
-from .ledger import percentiles
 from .naming import numbered, plain_case, repeats
 from .schema import KEY, LONGEST_TEXT, Benchmark, Case, Machine, Measurement, Process, Raised, Result, Run, Times
 
@@ -185,6 +184,14 @@ def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> R
     return Result(**known, times=times, flags=_flags(measured.processes), fullname=benchmark.fullname or "")
 
 
+def percentiles(data: Iterable[float], processes: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return the percentiles of single calls among the samples of all processes; None where a sample spans several
+    calls."""
+    single = all((process.get("iterations") or 1) == 1 for process in processes)
+    samples = sorted(data) if single else []
+    return {name: intervals.nearest_rank(samples, share) for name, share in (("p95_s", 0.95), ("p99_s", 0.99))}
+
+
 def _plain(place: str, benchmark: Benchmark) -> Measurement:
     """The measurement of a test that doesn't use our fixture."""
     if benchmark.fullname is None:
@@ -210,7 +217,7 @@ def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples
         samples, ends = array("d", data), accumulate(kept)
         shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
     medians = (len(processes) == 1 and processes[0].placements) or [process.median_s for process in processes]
-    median = median_of(medians) if len(medians) > 1 else stats.median
+    median = intervals.median(medians) if len(medians) > 1 else stats.median
     alone = Process(0, stats.rounds, stats.median, len(data), stats.iterations, latency_s=measured.latency_s)
     return Times(
         median_s=median,

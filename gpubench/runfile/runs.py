@@ -13,8 +13,7 @@ from msgspec import structs
 
 from ..errors import RunFileError, UsageError, clean
 from . import ledger
-from .journal import read_ledger
-from .ledger import LEDGER, RUN_FILE
+from .ledger import LEDGER, RUN_FILE, read_ledger
 from .quality import judged
 from .quantities import listed
 from .reader import MOST_NAMED, Foreign, beginning, check_run, cleaned, read_file

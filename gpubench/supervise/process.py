@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..runfile.journal import Follower
-from ..runfile.ledger import Event, inner
+from ..runfile.ledger import Event, Follower, inner
 
 INTERRUPTED, USAGE, NO_TESTS = 2, 4, 5
 """pytest's exit codes: interrupted, wrong options, and nothing collected."""

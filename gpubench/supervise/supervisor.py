@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError, RunFileError, Unwritten, UsageError, clean
-from ..runfile.journal import read_ledger
-from ..runfile.ledger import LEDGER, Event, Ledger, assemble, missing
+from ..runfile.ledger import LEDGER, Event, Ledger, assemble, missing, read_ledger
 from ..runfile.quantities import counted
 from ..runfile.reader import check_run
 from ..runfile.schema import SCHEMA_VERSION

@@ -26,8 +26,7 @@ from gpubench.measure import environment, probes
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.fixture import MOST_REMEASURED
 from gpubench.runfile.facts import facts
-from gpubench.runfile.journal import read_ledger
-from gpubench.runfile.ledger import assemble
+from gpubench.runfile.ledger import assemble, read_ledger
 from gpubench.runfile.quality import slow_products
 from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Ceilings, CpuFacts, Machine, Run

@@ -26,8 +26,7 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.ranks import Rank, Ranks, RankTimes, Team, circle, measure_rank
 from gpubench.measure.work import Request
 from gpubench.runfile.flags import Flag
-from gpubench.runfile.journal import read_ledger
-from gpubench.runfile.ledger import LEDGER, assemble
+from gpubench.runfile.ledger import LEDGER, assemble, read_ledger
 from gpubench.runfile.schema import Check
 
 pytestmark = pytest.mark.xdist_group("ranks")  # they use all cores

@@ -14,8 +14,7 @@ from gpubench.measure import probes
 from gpubench.measure.expression import Timing, expressions
 from gpubench.measure.session import Mode, Session, Settings
 from gpubench.plugin.expressions import Expressions
-from gpubench.runfile.journal import recorded
-from gpubench.runfile.ledger import assemble
+from gpubench.runfile.ledger import assemble, recorded
 
 
 @pytest.fixture

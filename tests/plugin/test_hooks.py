@@ -19,8 +19,7 @@ from gpubench.measure import disturbance, environment
 from gpubench.measure.session import Session, Settings
 from gpubench.plugin import recorder
 from gpubench.plugin.parametrize import Markers, case_of, combinations
-from gpubench.runfile.journal import read_ledger
-from gpubench.runfile.ledger import WITHIN, assemble
+from gpubench.runfile.ledger import WITHIN, assemble, read_ledger
 from gpubench.runfile.matching import KINDS, SHIPPED
 from gpubench.runfile.runs import read_runs
 

@@ -11,8 +11,7 @@ from sources import lay
 from gpubench.measure import disturbance, environment
 from gpubench.plugin import recorder
 from gpubench.plugin.recorder import MEASURING_ROOMS, PACKAGE_FOLDER, code_hash
-from gpubench.runfile.journal import read_ledger
-from gpubench.runfile.ledger import Ledger, assemble
+from gpubench.runfile.ledger import Ledger, assemble, read_ledger
 from gpubench.runfile.runs import read_runs
 from gpubench.runfile.schema import CanaryTimes, Parallel
 

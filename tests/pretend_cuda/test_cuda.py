@@ -28,7 +28,7 @@ from gpubench.measure.data import Data
 from gpubench.measure.disturbance import disturbed, read_counters
 from gpubench.measure.probes import device_time
 from gpubench.measure.work import watched
-from gpubench.runfile.journal import read_ledger
+from gpubench.runfile.ledger import read_ledger
 
 MIB = 1 << 20
 WAIT_S = 0.02

@@ -8,8 +8,8 @@ import pytest
 import records
 
 from gpubench.errors import UsageError
-from gpubench.runfile import journal, ledger, reader, runs, writer
-from gpubench.runfile.journal import recorded
+from gpubench.runfile import ledger, reader, runs, writer
+from gpubench.runfile.ledger import recorded
 from gpubench.runfile.schema import Case
 
 
@@ -45,7 +45,7 @@ def test_any_value_is_written(tmp_path, value, written):
 
 def test_a_follower_waits_for_whole_lines(tmp_path):
     path = tmp_path / "ledger"
-    follower = journal.Follower(path)
+    follower = ledger.Follower(path)
     assert list(follower.events()) == []
     ledger.Ledger(path).add_event("finish", process=0)
     with path.open("a") as file:
@@ -74,7 +74,7 @@ def test_the_largest_run_is_read_again(tmp_path):
                 events += [start, end]
             events.append({"event": "finish", "process": process})
             file.writelines(json.dumps(event).replace('"samples"', samples) + "\n" for event in events)
-    events = journal.read_ledger(tmp_path / "ledger")
+    events = ledger.read_ledger(tmp_path / "ledger")
     assert sum(event["event"] == "end" for event in events) == 9000
     run = ledger.assemble(events)
     writer.write(tmp_path / "run.json", run)

@@ -12,8 +12,7 @@ import records
 
 from gpubench.errors import RunFileError, UsageError
 from gpubench.runfile import writer
-from gpubench.runfile.journal import read_ledger
-from gpubench.runfile.ledger import assemble
+from gpubench.runfile.ledger import assemble, read_ledger
 from gpubench.runfile.writer import without_homes, without_paths, write
 
 

@@ -19,8 +19,7 @@ from sources import negating
 from gpubench.errors import UsageError
 from gpubench.report import output
 from gpubench.runfile import runs, writer
-from gpubench.runfile.journal import read_ledger
-from gpubench.runfile.ledger import Ledger
+from gpubench.runfile.ledger import Ledger, read_ledger
 from gpubench.runfile.writer import Lock
 from gpubench.supervise import process
 

@@ -23,8 +23,7 @@ from sources import negating, sleeping
 from waiting import survivors, wait_for
 
 from gpubench.commands import cli
-from gpubench.runfile.journal import read_ledger, recorded
-from gpubench.runfile.ledger import Ledger, merge, pooled
+from gpubench.runfile.ledger import Ledger, merge, pooled, read_ledger, recorded
 from gpubench.runfile.runs import read_runs
 from gpubench.runfile.schema import Case
 from gpubench.supervise import process as measuring
