@@ -1,5 +1,5 @@
-"""Time budgets and time estimates of cases: sizes made for a GPU can take hours on a CPU. The constants were measured
-on two cores with the preset ``quick`` unless they name presets."""
+"""Time budgets and estimates of cases: sizes made for a GPU can take hours on a CPU. The constants were measured on two
+cores with the preset ``quick`` unless they name presets."""
 
 from __future__ import annotations
 
@@ -34,14 +34,10 @@ CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 2
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """How carefully a run measures. All times are in seconds and per case.
-
-    ``max_time``: rounds are timed until this much time is spent. ``min_rounds``: the fewest rounds, however long they
-    take. ``warmup``: time of the untimed calls before them (on an accelerator until its clocks stand).
-    ``budget``: a case is skipped if its fewest rounds would take longer. ``check``: a result isn't checked if its
-    reference would take longer. ``case_s``: estimated time of a whole case whose calls are short. ``min_time``: least
-    time of a round.
-    """
+    """How carefully a run measures, in seconds per case: ``max_time`` and ``min_rounds`` of the rounds, ``warmup`` of
+    the untimed calls before them (on an accelerator until its clocks stand); a case is skipped if its fewest rounds
+    exceed ``budget``, and isn't checked if its reference exceeds ``check``. ``case_s``: estimate of a whole case with
+    short calls. ``min_time``: least time of a round."""
 
     name: str
     max_time: float
@@ -97,9 +93,8 @@ class Rates:
         return self._waits.get(device, 0.0)
 
     def remeasure(self, device: Device, dtype: str) -> bool:
-        """Measure the rates of a device again, on a CPU with one thread, and keep the higher ones. Return False if that
-        was done :data:`MOST_DOUBTS` times already. Other programs can make a probe 80 times slower without making the
-        device slower."""
+        """Measure the rates of a device again, on a CPU with one thread, and keep the higher ones, because other
+        programs can make a probe 80 times slower. Return False if that was done :data:`MOST_DOUBTS` times already."""
         self._tries[str(device), dtype] += 1
         if device.simulated or self._tries[str(device), dtype] > MOST_DOUBTS:
             return False
@@ -134,8 +129,7 @@ class Rates:
 
     @staticmethod
     def _shortest(device: Device, call: Callable[[], Any]) -> float:
-        """Seconds of the shortest of up to 20 calls within about 50 ms: a busy machine slows most calls, but rarely all
-        of them."""
+        """Seconds of the shortest of up to 20 calls within about 50 ms: a busy machine rarely slows all of them."""
         call()
         return max(min(repeat(call, DeviceClock([device]), least=3, most=20, seconds=0.05)), 1e-9)
 
@@ -171,12 +165,9 @@ def require(
 
 
 def plan(call_s: float, preset: Preset, before_s: float | None = None) -> tuple[int, int]:
-    """Return the number of rounds, and of calls in each, for calls of ``call_s``.
-
-    Rounds fill the preset's time, each of them with as many calls as its least time takes. A round has one call if
-    ``before_s``, untimed seconds before each round, isn't None. Long calls have the preset's fewest rounds, or as many
-    as its budget allows.
-    """
+    """Return the number of rounds, and of calls in each, for calls of ``call_s``: rounds fill the preset's time, each
+    with as many calls as its least time takes, or one if ``before_s``, untimed seconds before each, isn't None. Long
+    calls have the preset's fewest rounds, or as many as its budget allows."""
     round_s = max(call_s, LEAST_CALL_S) + (before_s or 0.0)
     if round_s * preset.min_rounds > preset.max_time:
         return max(1, min(preset.min_rounds, int(preset.budget / round_s))), 1

@@ -1,6 +1,6 @@
-"""Detection of disturbances of a measurement: uneven rounds, other programs on its cores or its GPU, throttled devices
-and, for a whole process, a self-check: a small product, up to 50 times slower on all threads than on one where threads
-wait for each other."""
+"""Disturbances of a measurement: uneven rounds, other programs on its cores or its GPU, throttled devices; and the
+self-check of a process, a small product, up to 50 times slower on all threads than on one if they wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Counters:
 
 
 def read_counters(devices: Sequence[Device], *, family: bool = False) -> Counters:
-    """Read everything that can reveal a disturbance; takes tens of microseconds, more where a GPU is read. ``family``:
-    other ranks of this machine do the work too, so their CPU time counts as its own."""
+    """Read everything that can reveal a disturbance; takes tens of microseconds, more with a GPU. ``family``: the CPU
+    time of this machine's other ranks counts as its own."""
     own_s = sum(os.times()[:2])
     for process in relatives() if family else ():
         with contextlib.suppress(psutil.Error):
@@ -81,8 +81,8 @@ def _cause(device: Device, reason: str) -> str:
 
 
 def core_seconds() -> tuple[float | None, float | None]:
-    """Seconds that the cores of this process's affinity were busy, and seconds that the host took from them. Both are
-    ``None`` under a control group's quota, which names no cores: other processes may run on other cores."""
+    """Return the seconds that the cores of this process's affinity were busy, and that the host took from them;
+    ``None`` under a control group's quota, which names no cores."""
     allowed, each = set(affinity()), []
     if cgroup_cores() is None:
         with contextlib.suppress(OSError, NotImplementedError):
@@ -138,8 +138,8 @@ def throttling_flags(before: Counters, after: Counters) -> Iterator[Flag]:
 
 
 def noise_flags(times: Sequence[float], *, without_torch: bool = False) -> Iterator[Flag]:
-    """Yield ``noisy`` from the seconds per call of each round, in order of time: they spread, the first are slow or
-    they drift, for which a process ``without_torch`` doesn't look, as that needs SciPy."""
+    """Yield ``noisy`` if the seconds per call of the rounds, in order of time, spread, begin slowly or drift, for which
+    a process ``without_torch`` doesn't look."""
     count = len(times)
     if count < FEW:
         return
@@ -176,7 +176,7 @@ def _trend(values: Sequence[float]) -> float:
 
 def too_short_flags(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
     """Yield ``too-short`` if reading the clock or waiting for the device takes more than a few percent of a round, or
-    if calling a function takes more than a tenth of a call, as with ``1 + 1``."""
+    calling a function more than a tenth of a call."""
     if round_s < max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s):
         what = f"a wait takes {seconds_text(wait_s)}" if wait_s else f"reading the clock takes {seconds_text(CLOCK_S)}"
         yield Flag(TOO_SHORT, f"a round lasted {seconds_text(round_s)}, and {what}")
@@ -225,9 +225,8 @@ class SelfCheck:
 
     @classmethod
     def of(cls, threads: int, option: str) -> SelfCheck:
-        """Check the machine with so many threads, which ``option`` insists on. A single thread is to be used where
-        several are slower than one twice in a row, or where other programs take a third of the cores that the threads
-        need: whether threads wait for each other then changes from one second to the next."""
+        """Check the machine with so many threads, which ``option`` insists on. A single thread is to be used if several
+        are slower than one twice in a row, or other programs take a third of the cores that the threads need."""
         before, slower = read_counters(()), ""
         for _ in range(2):
             times = canary(threads)

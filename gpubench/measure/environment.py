@@ -1,5 +1,4 @@
-"""Facts about the machine: those that stay the same, and those that change while it runs. They may be published: they
-contain no host or user name, no path and no serial number."""
+"""Facts about the machine, which may be published: without a host or user name, a path or a serial number."""
 
 from __future__ import annotations
 
@@ -79,9 +78,8 @@ def imported_torch() -> tuple[Any, str | None]:
 
 
 def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), full: bool = True) -> dict[str, Any]:
-    """Return the facts that don't change between two runs on an unchanged machine. ``simulated`` devices are part of
-    the facts only if they were asked for. Unless ``full``, the CPU alone, without torch. Asking a GPU for its model
-    initialises it, so call this at the end of a session, never at its start."""
+    """Return the facts that don't change between two runs on an unchanged machine, of ``simulated`` devices too. Unless
+    ``full``, the CPU alone, without torch. Asking a GPU for its model initialises it."""
     torch = imported_torch()[0] if full else None
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
@@ -106,8 +104,8 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
 def surroundings(
     maps: Path = Path("/proc/self/maps"), pages: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 ) -> dict[str, Any]:
-    """What else decides a CPU's times, in the keys of :class:`~gpubench.runfile.schema.CpuFacts`: only known names and
-    values, and of files only their names."""
+    """Return what else decides a CPU's times, in the keys of :class:`~gpubench.runfile.schema.CpuFacts`: only known
+    names and values, and of files only their names."""
     preloads = os.environ.get("LD_PRELOAD", os.environ.get("DYLD_INSERT_LIBRARIES", ""))
     loaded = _known(maps.read_text) or ""
     chosen = re.search(r"\[(\w+)\]", _known(pages.read_text) or "")
@@ -122,13 +120,8 @@ def surroundings(
         "huge_pages": chosen[1] if chosen else None,
         "allocator": kinds[0] if kinds else libc or None,
         "preloaded": [Path(name).name for name in re.split(r"[\s:]+", preloads) if name],
-        "variables": cpu_variables(),
+        "variables": {name: shown(value) for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)},
     }
-
-
-def cpu_variables() -> dict[str, str]:
-    """Return the environment variables of a CPU's libraries by name, as :func:`shown`."""
-    return {name: shown(value) for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)}
 
 
 def shown(value: str) -> str:
@@ -137,8 +130,8 @@ def shown(value: str) -> str:
 
 
 def _kernels(build: dict[str, Any] | None) -> dict[str, str]:
-    """Return the source of each library's products: for torch its BLAS and its own CPU code, for NumPy its BLAS and the
-    kernel, which OpenBLAS names by the processor that it was written for."""
+    """Return the source of each library's products: torch's BLAS and own CPU code, NumPy's BLAS and its kernel, which
+    OpenBLAS names by a processor."""
     found = {"torch": " ".join(filter(None, (build["blas"], build["cpu_capability"])))} if build else {}
     pools = [pool for pool in thread_pools() if pool.get("user_api") == "blas"]
     for pool in sorted(pools, key=lambda pool: "numpy" not in pool["filepath"].lower())[:1]:  # SciPy may bring another
@@ -225,8 +218,7 @@ def moment() -> dict[str, Any]:
 
 
 def load_of_own_cores(load: list[float] | None) -> float | None:
-    """Return the load of the last minute, or ``None`` if unknown or counted over more cores than this process has: a
-    container sees the load of its host."""
+    """Return the load of the last minute; ``None`` if unknown, or of a host that has more cores than its container."""
     whole = cpu.cgroup_cores() is None and len(cpu.affinity()) == os.cpu_count()
     return load[0] if load and whole else None
 
@@ -239,9 +231,8 @@ def absent() -> dict[str, str]:
 
 
 def set_threads(count: int | None = None) -> int:
-    """Let torch and NumPy's thread pools use ``count`` threads (default: every allowed core), and return the count.
-    This overrides ``OMP_NUM_THREADS`` and similar variables: a CPU on fewer threads makes every accelerator look
-    better."""
+    """Let torch and NumPy's thread pools use ``count`` threads (default: every allowed core), whatever
+    ``OMP_NUM_THREADS`` says, and return the count."""
     import numpy  # noqa: F401  (a pool that isn't loaded yet can't be set)
     import torch
 

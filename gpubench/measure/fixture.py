@@ -48,13 +48,12 @@ _UNKNOWN = Work()
 class Gpubench:
     """The value of the ``gpubench`` fixture: it makes a test's data and, when called, measures.
 
-    ``device`` and ``dtype`` are torch's, for making tensors; ``implementation`` (``torch``, ``numpy``, …), ``variant``
-    (which the fixture applies to the call) and ``preset`` are names. ``library`` is that implementation on the case's
-    device, ``xp`` its module, ``array`` the function that gives a tensor's values as its array, in the same memory
-    where it can, and ``writes`` whether it can write into a given one. ``data`` makes all tensors of the case, ``host``
-    makes the CPU tensors that transfers need. ``home`` is the device that the case is named after. ``first``: whether
-    this process is the run's first, which counts the work and checks the results. ``parallel`` is what a case of
-    several devices adds to its record. ``allowance`` sets how long the case may take.
+    ``device`` and ``dtype`` are torch's; ``implementation`` (``torch``, ``numpy``, …), ``variant`` (which the fixture
+    applies to the call) and ``preset`` are names. ``xp`` is the module of the implementation ``library``, ``array``
+    gives a tensor's values as its array, in the same memory where it can, and ``writes`` says whether it can write into
+    a given one. ``data`` makes all tensors of the case, ``host`` the CPU tensors that transfers need. ``home`` is the
+    device that names the case. ``first``: whether this process is the run's first, which counts the work and checks the
+    results. ``parallel`` is added to the record of a case of several devices. ``allowance`` limits the case's time.
     """
 
     def __init__(
@@ -194,7 +193,7 @@ class Gpubench:
 
     def prepare(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Prepared, Share]:
         """Return ``fn(*args, **kwargs)``, checked and warm, and its rounds, which the caller takes, perhaps in turn
-        with those of other calls. The identity of the case is final then."""
+        with those of other calls. The case is final then."""
         preparation = Preparation(self._plan(fn, args, kwargs))
         try:
             prepared = preparation.run()
@@ -224,9 +223,8 @@ class Gpubench:
         terms = self.take_declaration()
         if self._conditions is None:
             how = "for a call of each size write @pytest.mark.parametrize('n', [64, 4096])"
-            raise UsageError(
-                f"a test measures one gpubench(…) call, and this is its second: {how}, or write another test"
-            )
+            many = "a test measures one gpubench(…) call, and this is its second"
+            raise UsageError(f"{many}: {how}, or write another test")
         if not callable(fn):
             raise UsageError(f"expected a function: pass f and its arguments, not what f() returned ({fn!r:.40})")
         self.called = True
@@ -280,8 +278,8 @@ def _end_rounds(prepared: Prepared, share: Share, result: Any) -> Rounds:
 
 
 def _check_last(prepared: Prepared, result: Any) -> Check:
-    """Check a later result too, for a race or a stale cache. Another one may be right if the call draws random numbers,
-    or if its copy gives other results when it is repeated."""
+    """Check a later result too, for a race or a stale cache. Another one may be right if the call draws random numbers
+    or its copy gives other results when it is repeated."""
     plan, expected = prepared.plan, prepared.expected
     if expected is None or prepared.call.again is None or not plan.times:
         return prepared.check
@@ -371,8 +369,8 @@ def _device_time(prepared: Prepared, single: bool) -> dict[str, Any]:
 
 
 def _memory(prepared: Prepared) -> int | None:
-    """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,
-    which has no allocator that counts, from the call's tensors."""
+    """Return the most bytes that the case held at once, inputs included: by its device's allocator or, on a CPU, by the
+    call's tensors."""
     plan, counted = prepared.plan, prepared.counted
     if not plan.home.accelerator:
         return counted.memory_bytes if counted else None
@@ -390,8 +388,7 @@ def record(
     *, launches: bool = False, **fields: Any,
 ) -> None:  # fmt: skip
     """Judge the rounds that pytest-benchmark keeps, and write the case's measurement beside them. ``devices`` were
-    waited for; ``launches``: whether a call is known to launch anything; ``fields`` were measured besides the
-    rounds."""
+    waited for; ``launches``: whether a call launches anything; ``fields`` were measured besides the rounds."""
     raised, stats, settings = [*rounds.flags], benchmark.stats, session.settings
     wait_s, latency_s = sum(session.rates.wait_s(device) for device in devices), rounds.latency_s
     if stats is not None:
@@ -424,8 +421,8 @@ def implausible_flags(
     session: Session, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
 ) -> list[Flag]:
     """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
-    ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs. A CPU isn't judged
-    where the thread canary was slow, because its ceilings are then too low themselves."""
+    ``convolutions``: their share of the FLOPs. A CPU isn't judged if the thread canary was slow, because its ceilings
+    are then too low themselves."""
     chosen = find_device(case.device).device
     used = [each.accelerator for name in case.devices if (each := find_device(name).device)]
     if not (session.settings.flags_rounds and session.times) or sum(used) > 1:

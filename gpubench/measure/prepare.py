@@ -208,8 +208,8 @@ class Preparation:
         return Prepared(plan, call, self.case, self._data_dtype, *seen, first_s, call_s, round_s, self._peak_bytes)
 
     def _call(self) -> tuple[Call, tuple[Device, ...]]:
-        """Return the call in its variant, and further devices that it names; the clock waits for all devices that are
-        named or hold its tensors. A simulated device counts the work when the call is first made."""
+        """Return the call in its variant, and further devices that it names; the clock waits for these and for all that
+        hold its tensors. A simulated device counts the work when the call is first made."""
         plan, request, function = self.plan, self.plan.request, self.plan.request.function
         _require_finished(function)
         args, kwargs = request.arguments()
@@ -243,8 +243,8 @@ class Preparation:
             self.case = structs.replace(self.case, dtype=computing(name))
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
-        """Return the devices of the tensors in these values. Raises UsageError for others than the case uses or names:
-        by mistake, or a transfer timed by accident. Single numbers may be on the CPU, as torch allows."""
+        """Return the devices of the tensors in these values. Raises UsageError for others than the case uses or names.
+        Single numbers may be on the CPU, as torch allows."""
         home = self.plan.home
         used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta} - {home.torch_name}
         if others := sorted(used - {str(home), *map(str, further)}):
@@ -308,8 +308,7 @@ class Preparation:
 
     def _affordable(self, call: Call, first_s: float, expected: Reference) -> Reference | Check:
         """Return the reference unless it may take too long by the call's work, or where that is unknown by its first
-        call. One that took long may have compiled or loaded kernels, so that a copy is timed: a second call would
-        change what the test's own reference looks at."""
+        call. One that took long may have compiled: a copy is timed, as a second call may change what the test sees."""
         expected.flops, limit_s = self._work.flops, self.plan.check_s
         least, expected.home = self._reference_s(self._work)
         if least is not None:
@@ -350,7 +349,7 @@ class Preparation:
             return None
 
     def _count(self, call: Call, copied: CallCopy | None = None, *, real: bool = False) -> None:
-        """Count the work of a copy of the call or, where that can't be made or fails, of a ``real`` one."""
+        """Count the work of a copy of the call or, if that fails, of a ``real`` one."""
         copied = copied or (self._copy(call) if call.request.setup is None else None)
         ways: list[Callable[..., Counted]] = [partial(count, copied)] if copied else []
         ways += [partial(count_real, self.plan.request)] if real and self.plan.counts else []
@@ -365,8 +364,8 @@ class Preparation:
                 break
 
     def _take(self, counted: Counted) -> None:
-        """Take the counted work. Where the program's switches shorten the products on its device, compute as in TF32,
-        but name the case float32. PyTorch's own default shortens convolutions and recurrent layers only."""
+        """Take the counted work. The case is computed as in TF32, but named float32, if the program's switches shorten
+        the products on its device; PyTorch's own default shortens convolutions and recurrent layers only."""
         home = self.plan.home
         self._counted, self._work, self._uncounted = counted, agree(self.plan.request.work, counted), ""
         if not self.plan.declared.own_switches or self.case.dtype != "float32":
@@ -427,7 +426,7 @@ def plan_rounds(prepared: Prepared) -> Share:
 
 
 def _place(prepared: Prepared, share: Share) -> None:
-    """Let copies of the call at other addresses take a part of the rounds, or give the reason why there are none."""
+    """Let copies of the call at other addresses take a part of the rounds, or give the reason against it."""
     plan, call = prepared.plan, prepared.call
     if plan.home.accelerator or plan.home.simulated or len(plan.clock.devices) > 1:
         return

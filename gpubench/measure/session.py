@@ -30,8 +30,8 @@ _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
 
 class Mode(Enum):
     """A session of pytest lists benchmarks (``PLAN``), or skips them, as pytest-benchmark is missing (``OFF``). It
-    measures them for ``gpubench run`` or ``time``, plain ones too (``RUN``): it may choose its threads, and another
-    process measures what it can't. Or it measures those with the fixture among a project's tests (``IN_PYTEST``)."""
+    measures them for ``gpubench run`` or ``time``, plain ones too (``RUN``), and another process measures the rest. Or
+    it measures those with the fixture among a project's tests (``IN_PYTEST``)."""
 
     PLAN = auto()
     RUN = auto()
@@ -95,21 +95,20 @@ class Unmeasured(NamedTuple):
 class Session:
     """The state of a process that measures with these settings.
 
-    ``unmeasured`` are the cases without a result, by full name; ``planned`` the benchmarks of a list, with the reasons
-    of those that will be skipped; ``collected`` the cases to measure, ``raised`` their flags, ``checked`` the families
-    of cases whose check passed. ``begun``: whether a case with the fixture ``gpubench`` has begun; ``times``: whether
-    anything is timed, since without rounds the machine isn't checked. ``absent`` are libraries that tests name but that
-    aren't installed, with how to install them; ``notices`` are shown before anything is measured.
+    ``unmeasured`` are the cases without a result, by full name; ``planned`` the benchmarks of a list, with reasons to
+    skip; ``collected`` the cases to measure, ``raised`` their flags, ``checked`` the families of cases that passed.
+    ``begun``: whether a case with the fixture has begun; ``times``: whether anything is timed. ``absent`` libraries are
+    named by tests but aren't installed; ``notices`` are shown before anything is measured.
 
     ``only_plain_tests``: no measured test uses the fixture, so threads stay as the suite has set them. A
     ``plain_process`` times a benchmark's calls in a process that returns freed memory; ``in_plain_process`` and
     ``plain_s``, the seconds of a call, are that process's own.
 
-    ``agreed_threads`` are the CPU threads that an earlier process of the run chose, ``threads`` those in use, once they
-    are set. ``peaks`` are those that this process or an earlier one has measured, by device name; ``remeasured`` counts
-    how often, because a result exceeded them. ``self_check``, ``before`` (time and load) and ``machine`` (its static
-    facts) are read once. Without torch (``skips_torch``, once that is decided), which takes seconds to import and makes
-    garbage collection up to three times as slow, the machine is described without its accelerators.
+    ``agreed_threads`` are the CPU threads that an earlier process of the run chose, ``threads`` those in use.
+    ``peaks``, by device name, may be an earlier process's; ``remeasured`` counts their repetitions because a result
+    exceeded them. ``self_check``, ``before`` (time and load) and ``machine`` (its static facts) are read once. Without
+    torch (``skips_torch``, once decided), which takes seconds to import and makes garbage collection up to three times
+    as slow, the machine is described without its accelerators.
     """
 
     settings: Settings
@@ -155,8 +154,8 @@ class Session:
         return replace(preset, budget=max(preset.budget, BRIEF_BUDGET_S)) if self.settings.brief else preset
 
     def estimated_s(self, timed: Iterable[tuple[Case, bool]]) -> float:
-        """Estimate the seconds that these cases, each with whether it needs several processes, and the ceilings take in
-        a run's first process on an idle machine, if no case is skipped or slow."""
+        """Estimate the seconds of these cases, each with whether it needs several processes, and of the ceilings in a
+        run's first process on an idle machine, if no case is skipped or slow."""
         known, settings = list(timed), self.settings
         seconds = sum(RANKS_S if several else self.preset.case_s for _, several in known)
         seconds += RANKS_START_S * any(several for _, several in known)
@@ -211,8 +210,7 @@ class Session:
 
     def choose_devices(self) -> list[Choice]:
         """Return the chosen devices, found once. Raises :class:`UsageError` for an unknown kind, and for accelerators
-        that an environment variable makes wait at each launch or that this torch has no kernels for: left out, they
-        would seem absent."""
+        that wait at each launch or that torch has no kernels for: left out, they would seem absent."""
         if not self.choices:
             chosen = select(self.settings.devices)
             accelerators = [choice.device for choice in chosen if choice.device and choice.device.accelerator]

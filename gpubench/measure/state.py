@@ -1,5 +1,5 @@
-"""Settings of a process that change times and that a benchmark may leave changed: each is recorded before a benchmark,
-restored after it, and reported."""
+"""Settings of a process that change times: each is recorded before a benchmark, and restored and reported if the
+benchmark leaves it changed."""
 
 from __future__ import annotations
 
@@ -71,10 +71,9 @@ class State:
         self._replaced: list[tuple[str, Any, str, Any, Any, Any]] = []
 
     def compare(self, differ: Any = _differ, is_function: Any = callable) -> None:
-        """Note the changes right after the body: a teardown may still restore settings, which is no fault.
-        Lost modules are restored here, because code that needs one from now on would import it a second time, which
-        torch doesn't survive, or get a test's mock. The defaults are the real functions, because a test may have
-        replaced any, in this module too."""
+        """Note the changes right after the body: a teardown may still restore settings, which is no fault. Lost modules
+        are restored here: importing one a second time is fatal for torch, and others would get a test's mock. The
+        defaults are the real functions, because a test may have replaced any, in this module too."""
         self._replaced = [
             (place, owner, name, attributes, function, attributes.get(name))
             for place, owner, attributes, before in self._functions
@@ -107,8 +106,7 @@ class State:
         return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
 
     def _restore_functions(self, set_attribute: Any = type.__setattr__) -> list[str]:
-        """Restore the functions that are still replaced, without a call of any that may be one of them; return their
-        names."""
+        """Restore the functions that are still replaced, without a call of any of them; return their names."""
         left = []
         for place, owner, name, attributes, before, after in self._replaced:
             if attributes.get(name) is after:
@@ -137,8 +135,8 @@ class State:
 
 
 def _find_namespaces() -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Yield the names and the attributes of the modules and classes with functions that gpubench calls. A class, which
-    alone can set its attributes, comes with them."""
+    """Yield the modules and classes with functions that gpubench calls, by name, with their attributes; a class alone
+    can set its own."""
     for place, module in list(sys.modules.items()):
         package = place.partition(".")[0]
         if not (place in _MODULES or package in ("gpubench", "json")) or not isinstance(module, ModuleType):
@@ -293,9 +291,9 @@ def _set_autocast(value: tuple[Any, ...]) -> None:
 
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
-    """A context in which nothing traces this thread's Python code: neither ``sys.settrace`` and ``sys.setprofile`` nor
-    a tool of ``sys.monitoring`` (Python 3.12 and newer). Coverage makes a call of Python code several times as slow. A
-    tracer that can't be called, such as ``cProfile``'s object up to Python 3.11, ends."""
+    """A context in which nothing traces this thread's Python code, which coverage makes several times as slow: neither
+    ``sys.settrace`` and ``sys.setprofile`` nor a tool of ``sys.monitoring`` (Python 3.12 and newer). A tracer that
+    can't be called, such as ``cProfile``'s object up to Python 3.11, ends."""
     followers: list[tuple[Any, Any]] = [(sys.settrace, sys.gettrace()), (sys.setprofile, sys.getprofile())]
     monitoring: Any = getattr(sys, "monitoring", None)
     with contextlib.ExitStack() as resumed:
