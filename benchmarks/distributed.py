@@ -20,11 +20,8 @@ from gpubench.runfile.schema import Check
 from . import training
 
 _TOLERANCES = {"float64": 1e-10, "float32": training.GRADIENT_TOLERANCE}
-"""Largest relative error, in the L2 norm, of the gradient compared with that of one process in float64 on the CPU.
-
-Unless rounding switches a ReLU or max-pooling, float32 stays below 1e-6; one switch has cost thousandths, and a missing
-average costs 0.5.
-"""
+"""Largest relative L2 error of the gradient, compared with one process in float64 on the CPU. Unless rounding switches
+a ReLU or max-pooling, float32 stays below 1e-6; one switch has cost thousandths, and a missing average costs 0.5."""
 _OTHER_TOLERANCE = 0.2  # bfloat16 has eight bits, and rounds in every layer
 
 
@@ -58,8 +55,8 @@ class TrainingJob(RankJob):
         raise NotImplementedError
 
     def gradient(self) -> torch.Tensor:
-        """Return the gradient of the first batch's loss by the whole network, at least on rank 0, as one float64 vector
-        on the CPU."""
+        """Return the gradient of the first batch's loss by the whole network, at least on rank 0, as float64 on the
+        CPU."""
         raise NotImplementedError
 
     def epoch(self) -> float:
@@ -81,9 +78,8 @@ class TrainingJob(RankJob):
         error = training.relative_error(gradient, reference.first_gradient())
         allowed = _TOLERANCES.get(self.dtype, _OTHER_TOLERANCE)
         if not error <= allowed:
-            raise WrongAnswer(
-                f"the gradient differs from a single process's by {error:.3g} in the L2 norm, allowed is {allowed:g}"
-            )
+            differs = f"the gradient differs from a single process's by {error:.3g} in the L2 norm"
+            raise WrongAnswer(f"{differs}, allowed is {allowed:g}")
         return Check("passed", error, allowed)
 
     def record(self) -> dict[str, Any]:
@@ -96,11 +92,8 @@ class TrainingJob(RankJob):
 
 @dataclass
 class Training(TrainingJob):
-    """A training step of the whole network on every rank.
-
-    ``single`` and ``one thread`` are the plain step on one rank. ``unsynchronised`` is the plain step on every rank,
-    with its share of the rows and without communication: what the hardware would reach if communication were free.
-    """
+    """A training step of the whole network on every rank. ``single`` and ``one thread`` are the plain step on one rank;
+    ``unsynchronised`` is the plain step on every rank, with its share of the rows, as if communication were free."""
 
     def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
         """Keep a replica of the network, and this rank's rows."""
@@ -116,15 +109,13 @@ class Training(TrainingJob):
         self.trainer = training.Trainer(network, loss, batches, self.update_rule(network), shares=shares)
 
     def step(self) -> torch.Tensor:
-        """Train on this rank's rows."""
         return self.trainer.step()
 
     def gradient(self) -> torch.Tensor:
-        """Return the gradient averaged over the ranks, on every rank."""
         return self.trainer.first_gradient()
 
     def check(self) -> Check:
-        """Compare it where the method shares gradients and no other statistics."""
+        """Compare the gradient where the method shares gradients and no other statistics."""
         if training.TASKS[self.task].batch_norm:
             return unchecked("with batch norm each rank normalises by its own rows")
         if self.method == "unsynchronised":
@@ -132,7 +123,6 @@ class Training(TrainingJob):
         return super().check()
 
     def epoch(self) -> float:
-        """Train once on every batch; return the mean loss over all rows."""
         mean = self.trainer.step().float()
         if self.rank.world_size > 1:
             dist.all_reduce(mean)
@@ -155,22 +145,18 @@ class StagedTraining(TrainingJob):
         self.update = self.update_rule(stage)
         loss, place = training.TASKS[self.task].loss, (rank.number, rank.world_size, torch.device(rank.device))
         # A stage keeps the shapes of its first batch: one schedule, of one microbatch, for each batch size.
-        self.schedules = {
-            rows: ScheduleGPipe(PipelineStage(stage, *place), 1, loss_fn=loss)
-            for rows in {len(inputs) for inputs, _ in batches}
-        }
+        sizes = {len(inputs) for inputs, _ in batches}
+        self.schedules = {rows: ScheduleGPipe(PipelineStage(stage, *place), 1, loss_fn=loss) for rows in sizes}
 
     def _pass(self, index: int) -> torch.Tensor:
         """Run forward and backward passes of one batch; return its loss on the last rank, 0 elsewhere."""
         inputs, targets = self.batches[index]
-        losses: list[torch.Tensor] = []
-        last = self.rank.number == self.rank.world_size - 1
+        losses, last = list[torch.Tensor](), self.rank.number == self.rank.world_size - 1
         options: dict[str, Any] = {"target": targets, "losses": losses} if last else {}
         self.schedules[len(inputs)].step(*(() if self.rank.number else (inputs,)), **options)
         return losses[0] if losses else torch.zeros(())
 
     def step(self) -> list[torch.Tensor]:
-        """Train on every batch; return their losses, as :meth:`_pass` does."""
         losses = []
         for index in range(len(self.batches)):
             self.update.zero_grad(set_to_none=True)
@@ -188,7 +174,6 @@ class StagedTraining(TrainingJob):
         return torch.cat(parts) if parts else part
 
     def epoch(self) -> float:
-        """Train once on every batch; return the mean loss over all rows on the last rank, 0 elsewhere."""
         rows = [len(inputs) for inputs, _ in self.batches]
         return sum(n * loss.item() for n, loss in zip(rows, self.step(), strict=True)) / sum(rows)
 
@@ -202,7 +187,6 @@ class AllReduce(RankJob):
     dtype = "float32"
 
     def start(self, rank: Rank) -> None:
-        """Prepare this rank's buffers."""
         self.rank = rank
         self.source = self._message(rank.number).to(rank.device)
         self.buffer = self.source.clone()
@@ -216,7 +200,6 @@ class AllReduce(RankJob):
         self.buffer.copy_(self.source)
 
     def step(self) -> None:
-        """Sum."""
         dist.all_reduce(self.buffer)
 
     def check(self) -> Check:

@@ -10,6 +10,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,18 +32,14 @@ def _built(build: Callable[..., nn.Module], seed: int, options: tuple[tuple[str,
 
 
 def mlp(inputs: int = 784, width: int = 1024, outputs: int = 10, second: int | None = None) -> nn.Module:
-    """Return three linear layers with ReLU between them, of which the second may be narrower: (batch, inputs) to
-    (batch, outputs)."""
+    """Return three linear layers with ReLU between them: (batch, inputs) to (batch, outputs)."""
     first, second = nn.Linear(inputs, width), second or width
     return nn.Sequential(first, nn.ReLU(), nn.Linear(width, second), nn.ReLU(), nn.Linear(second, outputs))
 
 
 class LeNet(nn.Module):
-    """LeNet-5 with ReLU and max pooling: (batch, 1, 32, 32) to (batch, 10).
-
-    After LeCun, Bottou, Bengio, Haffner, *Gradient-based learning applied to document recognition*, 1998.
-    ``width`` multiplies every hidden layer; ``first`` alone the first convolution's output.
-    """
+    """LeNet-5 (LeCun et al. 1998) with ReLU and max pooling: (batch, 1, 32, 32) to (batch, 10). ``width`` multiplies
+    every hidden layer; ``first`` alone the first convolution's output."""
 
     channels = 1
 
@@ -62,17 +59,14 @@ class LeNet(nn.Module):
 
 
 class CifarNet(LeNet):
-    """The small network of PyTorch's CIFAR-10 tutorial, LeNet on colours: (batch, 3, 32, 32) to (batch, 10).
-
-    The tutorial's exercise is to widen the ``first`` layer alone. It notes that a GPU hardly helps at width 1, where
-    there is too little work.
-    """
+    """The small network of PyTorch's CIFAR-10 tutorial, LeNet on colours: (batch, 3, 32, 32) to (batch, 10). The
+    tutorial's exercise is to widen the ``first`` layer alone."""
 
     channels = 3
 
 
 def deep_mlp() -> nn.Sequential:
-    """Return eight equal linear layers, each followed by tanh: (batch, 512) to the same."""
+    """Return eight linear layers, each followed by tanh: (batch, 512) to the same."""
     return nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.Tanh()) for _ in range(8)))
 
 
@@ -104,9 +98,8 @@ class _FromTransformers(nn.Module):
 
     def __init__(self, network: str, config: str, field: str, **options: Any) -> None:
         super().__init__()
-        library = _transformers()
+        library, self.field = _transformers(), field
         self.network = getattr(library, network)(getattr(library, config)(**options))
-        self.field = field
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         output: torch.Tensor = self.network(inputs)[self.field]
@@ -115,29 +108,15 @@ class _FromTransformers(nn.Module):
 
 RESNET50_FLOPS = {"forward": 8_178_368_512.0, "training": 24_299_077_632.0}
 """FLOPs of an image, so that a batch that takes minutes on a CPU is skipped before its first call."""
-
-
-def resnet50() -> nn.Module:
-    """ResNet-50 (He et al. 2015), 25.6 M parameters: (batch, 3, 224, 224) to (batch, 1000)."""
-    return _FromTransformers("ResNetForImageClassification", "ResNetConfig", "logits", num_labels=1000)
-
-
-def vit() -> nn.Module:
-    """ViT-B/16 (Dosovitskiy et al. 2020), 86 M parameters: (batch, 3, 224, 224) to (batch, 1000)."""
-    return _FromTransformers("ViTForImageClassification", "ViTConfig", "logits", num_labels=1000)
-
-
-def bert() -> nn.Module:
-    """BERT-base (Devlin et al. 2018), 110 M parameters: (batch, length) token ids to (batch, length, 768)."""
-    return _FromTransformers("BertModel", "BertConfig", "last_hidden_state")
-
-
-def gpt2() -> nn.Module:
-    """GPT-2 small (Radford et al. 2019), 124 M parameters: (batch, length) token ids to (batch, length, 50257).
-
-    It keeps keys and values for the next token, which is the default of transformers.
-    """
-    return _FromTransformers("GPT2LMHeadModel", "GPT2Config", "logits")
+resnet50 = partial(_FromTransformers, "ResNetForImageClassification", "ResNetConfig", "logits", num_labels=1000)
+"""ResNet-50 (He et al. 2015), 25.6 M parameters: (batch, 3, 224, 224) to (batch, 1000)."""
+vit = partial(_FromTransformers, "ViTForImageClassification", "ViTConfig", "logits", num_labels=1000)
+"""ViT-B/16 (Dosovitskiy et al. 2020), 86 M parameters: (batch, 3, 224, 224) to (batch, 1000)."""
+bert = partial(_FromTransformers, "BertModel", "BertConfig", "last_hidden_state")
+"""BERT-base (Devlin et al. 2018), 110 M parameters: (batch, length) token ids to (batch, length, 768)."""
+gpt2 = partial(_FromTransformers, "GPT2LMHeadModel", "GPT2Config", "logits")
+"""GPT-2 small (Radford et al. 2019), 124 M parameters: (batch, length) token ids to (batch, length, 50257). It keeps
+keys and values for the next token, which is the default of transformers."""
 
 
 def _llama(vocabulary: int, width: int, inner: int, layers: int, heads: tuple[int, int], tied: bool) -> dict[str, Any]:
@@ -161,21 +140,15 @@ LLAMAS = {
 
 
 def llama(size: str) -> nn.Module:
-    """Return a decoder without a cache, for training: (batch, length) token ids to (batch, length, vocabulary).
-
-    It has RMSNorm, rotary positions, attention whose queries share keys and values, and SwiGLU (Touvron et al.,
-    *LLaMA*, 2023).
-    """
+    """Return a decoder (Touvron et al., *LLaMA*, 2023) without a cache, for training: (batch, length) token ids to
+    (batch, length, vocabulary)."""
     return _FromTransformers("LlamaForCausalLM", "LlamaConfig", "logits", **LLAMAS[size], use_cache=False)
 
 
 class Decoder(nn.Module):
-    """The same decoder with memory for the keys and values of ``length`` tokens, as in an inference engine.
-
-    A call takes the (batch, n) token ids that follow the first ``start`` tokens in the cache. It writes their keys and
-    values after those and returns the scores of the next token, (batch, vocabulary). No other state is kept, so the
-    same call always does the same work.
-    """
+    """The same decoder with memory for the keys and values of ``length`` tokens, as in an inference engine. A call
+    takes the (batch, n) token ids that follow the first ``start`` tokens in the cache, and writes their keys and values
+    after them. No other state is kept, so the same call always does the same work."""
 
     start = 0
     network: Any
@@ -184,16 +157,15 @@ class Decoder(nn.Module):
 
     def __init__(self, size: str, batch: int, length: int) -> None:
         super().__init__()
-        library = _transformers()
+        library, self._cache_type = _transformers(), _cache_type()
         config = library.LlamaConfig(**LLAMAS[size])
         self.network = library.LlamaForCausalLM(config)
-        self._cache_type = _cache_type()
         shape = config.num_hidden_layers, batch, config.num_key_value_heads, length, config.head_dim
-        self.register_buffer("keys", torch.empty(shape), persistent=False)
-        self.register_buffer("values", torch.empty(shape), persistent=False)
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.empty(shape), persistent=False)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n) token ids to scores (batch, vocabulary)."""
+        """Map (batch, n) token ids to scores of the next token, (batch, vocabulary)."""
         end = self.start + tokens.shape[1]
         positions = torch.arange(self.start, end, device=tokens.device).unsqueeze(0)
         cache = self._cache_type(self.keys, self.values, self.start)
@@ -217,9 +189,8 @@ class Decoder(nn.Module):
         """Return the minimum memory traffic of a call with (batch, count) tokens: every weight once, but of the
         embedding only the tokens' rows; the cache up to the last token; the scores."""
         table = self.network.get_input_embeddings().weight
-        weights: dict[int, int] = {
-            id(each): each.nbytes for each in (*self.network.parameters(), *self.network.buffers())
-        }
+        parts = *self.network.parameters(), *self.network.buffers()
+        weights: dict[int, int] = {id(each): each.nbytes for each in parts}
         if self.network.get_output_embeddings().weight is not table:
             weights[id(table)] = table[0].nbytes * batch * count
         cache = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3] * (self.start + count)
@@ -267,13 +238,10 @@ so close."""
 
 
 def _deviations(network: Any) -> dict[int, float]:
-    """Return standard deviations of the weights of modules, by id, that aren't :data:`INITIAL_STD`.
-
-    Products whose result is added to the input of the next layer are smaller by the square root of their number
-    (Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019). An embedding table that isn't shared
-    with the last product holds standard normal values. Otherwise rounding errors would grow from layer to layer until
-    no check could distinguish them from an error.
-    """
+    """Return standard deviations of the weights of modules, by id, that aren't :data:`INITIAL_STD`: products whose
+    result is added to the input of the next layer are smaller by the square root of their number (Radford et al. 2019),
+    and an embedding table that isn't shared with the last product is standard normal. Otherwise rounding errors would
+    grow from layer to layer until no check could distinguish them from an error."""
     layers, table = network.model.layers, network.get_input_embeddings()
     added = [part for layer in layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
     tied = network.get_output_embeddings().weight is table.weight
@@ -281,12 +249,9 @@ def _deviations(network: Any) -> dict[int, float]:
 
 
 def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
-    """Return the decoder that ``build`` makes, created on its device: no other memory ever holds it.
-
-    Its weights and its cache repeat :data:`VALUES_DRAWN` random values from the seed, but vectors are all ones, the
-    initial value of a norm's weights. Raises :class:`~gpubench.errors.TooLarge` before any memory is allocated if it
-    doesn't fit.
-    """
+    """Return the decoder that ``build`` makes, created on its device: no other memory ever holds it. Its matrices and
+    its cache repeat :data:`VALUES_DRAWN` random values from the seed; vectors, the weights of norms, are all ones.
+    Raises :class:`~gpubench.errors.TooLarge` before any memory is allocated if it doesn't fit."""
     with torch.device("meta"):
         decoder = build().eval().to(data.dtype)
     require_memory(sum(tensor.nbytes for tensor in (*decoder.parameters(), *decoder.buffers())), data.home)
@@ -299,11 +264,9 @@ def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
         head.weight = table.weight
     values = data.randn(VALUES_DRAWN)
     for turn, module in enumerate(decoder.modules()):
-        std = stds.get(id(module), INITIAL_STD)
-        for weight in module.parameters(recurse=False):
-            _fill(weight, values.roll(turn * 99_991), std)
-        for buffer in module.buffers(recurse=False):
-            _fill(buffer, values.roll(turn * 99_991), 1.0)
+        for tensors, std in ((module.parameters, stds.get(id(module), INITIAL_STD)), (module.buffers, 1.0)):
+            for tensor in tensors(recurse=False):
+                _fill(tensor, values.roll(turn * 99_991), std)
     body = network.model
     body.rotary_emb = type(body.rotary_emb)(config=network.config).to(data.device)  # computed in float32
     return decoder
@@ -332,11 +295,9 @@ class Served(nn.Module):
 
 
 class ServedDecoder(Served):
-    """A decoder that answers a prompt with ``count`` tokens, always the most likely one.
-
-    The answer is the scores of the chosen tokens; ``chosen`` are the tokens of the latest answer, (batch, count), on
-    the host. Since the answer depends on the network's own choices, it is checked along these, by :meth:`reference`.
-    """
+    """A decoder that answers a prompt with the scores of ``count`` tokens, always the most likely ones; ``chosen`` are
+    the tokens of the latest answer, (batch, count), on the host. The answer depends on the network's own choices, and
+    :meth:`reference` checks it along these."""
 
     def __init__(self, network: Decoder, count: int) -> None:
         super().__init__(network)
@@ -347,8 +308,7 @@ class ServedDecoder(Served):
         """Map (batch, n) token ids to scores (batch, count)."""
         decoder: Any = self.network
         tokens, decoder.start = inputs.to(next(decoder.parameters()).device), 0
-        scores: list[torch.Tensor] = []
-        chosen: list[torch.Tensor] = []
+        scores, chosen = list[torch.Tensor](), list[torch.Tensor]()
         for _ in range(self._count):
             best, tokens = (part.unsqueeze(1) for part in decoder(tokens).max(1))
             decoder.start = inputs.shape[1] + len(chosen)

@@ -15,21 +15,14 @@ from gpubench.measure.data import dispatch_mode
 
 pytestmark = pytest.mark.gpubench(kind="operators", size="length", dtypes=["float32", "bfloat16"])
 
-KERNELS = ["flash", "efficient", "cudnn", "math"]
-LENGTHS = pytest.mark.gpubench_sweep(
-    "length", smoke=[32], quick=[512, 4096], full=[128, 512, 1024, 2048, 4096, 8192, 16384]
-)
-BY_KERNEL = pytest.mark.gpubench_sweep(
-    "backend", smoke=["flash", "math"], quick=["flash", "cudnn", "math"], full=KERNELS
-)
-FULL_ONLY = pytest.mark.gpubench_sweep("backend", smoke=["flash", "math"], quick=[], full=KERNELS)
-
 BACKENDS = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-    "math": SDPBackend.MATH,
-}
+    "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH,
+}  # fmt: skip
+FEW, SOME, KERNELS = ["flash", "math"], ["flash", "cudnn", "math"], [*BACKENDS]
+LENGTHS = pytest.mark.gpubench_sweep("length", smoke=[32], quick=[512, 4096], full=[128, *(2**n for n in range(9, 15))])
+BY_KERNEL = pytest.mark.gpubench_sweep("backend", smoke=FEW, quick=SOME, full=KERNELS)
+FULL_ONLY = pytest.mark.gpubench_sweep("backend", smoke=FEW, quick=[], full=KERNELS)
 HEADS, SIZE = 16, 64
 
 
@@ -83,7 +76,6 @@ def require_kernel(arguments, backend):
 @FULL_ONLY
 @LENGTHS
 def test_full(gpubench, backend, length):
-    """Every token attends to every other, as in an encoder."""
     attend(gpubench, backend, length)
 
 
@@ -91,7 +83,6 @@ def test_full(gpubench, backend, length):
 @BY_KERNEL
 @LENGTHS
 def test_causal(gpubench, backend, length):
-    """Every token attends to those before it, as in a decoder."""
     attend(gpubench, backend, length, causal=True)
 
 

@@ -9,15 +9,11 @@ import torch
 
 from gpubench.errors import Unmeasurable
 
+from .libraries import numpy_threads
+
 pytestmark = [
-    pytest.mark.gpubench(
-        kind="elementwise",
-        size="n",
-        dtypes=["float32"],
-        implementations=["torch", "numpy"],
-        variants=["eager", "compile"],
-        writing={"form": ["preallocated"]},
-    ),
+    pytest.mark.gpubench(kind="elementwise", size="n", dtypes=["float32"], implementations=["torch", "numpy"]),
+    pytest.mark.gpubench(variants=["eager", "compile"], writing={"form": ["preallocated"]}),
     pytest.mark.gpubench_sweep("n", smoke=[10**5], quick=[10**8], full=[10**8]),
 ]
 
@@ -46,15 +42,11 @@ def test_step(gpubench, form, n):
     shape = (n // 10**6, 1000, 1000) if n >= 10**6 else (n,)
     a, b = gpubench.randn(*shape), gpubench.randn(*shape)
     arrays = [gpubench.array(each) for each in (a * b, a, b)]
-    work = {"items": n, "flops": 2 * n, "nbytes": 4 * a.nbytes, "steps": STEPS}
-    if gpubench.implementation == "numpy":
-        work["threads"] = 1
-        if form == "one pass":
-            raise Unmeasurable("NumPy has no fused multiplication and addition")
-    room = [
-        gpubench.array(gpubench.empty(*shape)) for _ in range({"as written": 0, "one pass": 1, "preallocated": 2}[form])
-    ]
-    gpubench.declare(**work)
+    if gpubench.implementation == "numpy" and form == "one pass":
+        raise Unmeasurable("NumPy has no fused multiplication and addition")
+    count = {"as written": 0, "one pass": 1, "preallocated": 2}[form]
+    room = [gpubench.array(gpubench.empty(*shape)) for _ in range(count)]
+    gpubench.declare(items=n, flops=2 * n, nbytes=4 * a.nbytes, steps=STEPS, threads=numpy_threads(gpubench))
     if form == "as written":
         gpubench(as_written, *arrays)
     elif form == "one pass":

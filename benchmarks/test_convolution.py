@@ -4,10 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.gpubench(kind="operators", dtypes=["float32", "tf32"])
-
 SHAPES = {"3x3": (64, 64, 3, 56, 1), "1x1": (256, 64, 1, 56, 1), "depthwise": (128, 128, 3, 56, 128)}
 """Input and output channels, kernel width, image width, and groups."""
+
+pytestmark = [
+    pytest.mark.gpubench(kind="operators", dtypes=["float32", "tf32"], size="batch"),
+    pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128]),
+    pytest.mark.parametrize("kind", list(SHAPES)),
+]
 
 
 def convolve(gpubench, kind, batch, layout=torch.contiguous_format):
@@ -21,17 +25,13 @@ def convolve(gpubench, kind, batch, layout=torch.contiguous_format):
     gpubench(F.conv2d, x, weight, padding=width // 2, groups=groups)
 
 
-@pytest.mark.gpubench(title="Convolution", size="batch")
-@pytest.mark.parametrize("kind", list(SHAPES))
-@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
+@pytest.mark.gpubench(title="Convolution")
 def test_conv2d(gpubench, kind, batch):
     """3x3: much arithmetic per byte. 1x1: a matrix product. depthwise: nine multiply-adds per element."""
     convolve(gpubench, kind, batch)
 
 
-@pytest.mark.gpubench(title="Convolution, channels last", size="batch")
-@pytest.mark.parametrize("kind", list(SHAPES))
-@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
+@pytest.mark.gpubench(title="Convolution, channels last")
 def test_conv2d_channels_last(gpubench, kind, batch):
     """The same with a pixel's channels adjacent in memory, the layout that oneDNN and cuDNN prefer."""
     convolve(gpubench, kind, batch, torch.channels_last)

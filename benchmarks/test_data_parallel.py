@@ -19,8 +19,7 @@ MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "w
 
 
 def split_batches(rows, batch, devices):
-    """Return the rows that each replica gets of each batch of an epoch: those of ``torch.chunk``, so there may be fewer
-    replicas than devices."""
+    """Return the rows of each replica, of each batch of an epoch: by ``torch.chunk``, maybe fewer than devices."""
     sizes = [min(batch, rows - start) for start in range(0, rows, batch)]
     return [[len(part) for part in torch.empty(size, device="meta").chunk(devices)] for size in sizes]
 
@@ -32,7 +31,7 @@ def split_speedup(split):
 
 def replicated(network, devices):
     """Return the network under DataParallel on exactly these devices. Raises GpubenchError if DataParallel uses others:
-    without a GPU it becomes the plain network, whose time is that of something else."""
+    without a GPU it becomes the plain network."""
     requested = [device.index for device in devices]
     parallel = torch.nn.DataParallel(network, device_ids=requested)
     if parallel.device_ids != requested:
@@ -42,8 +41,8 @@ def replicated(network, devices):
 
 
 def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, epochs=0, **options):
-    """Measure an epoch of ``rows`` in batches of ``batch``, in all or, with weak scaling, per device. If there are
-    ``epochs``, also record the loss curve of a new network."""
+    """Measure an epoch of ``rows`` in batches of ``batch``, in all or, with weak scaling, per device; of ``epochs``
+    also record the loss curve of a new network."""
     home = gpubench.home
     if home.kind != "cuda":
         raise Unmeasurable(f"nn.DataParallel does not split over {home.kind} devices")
@@ -61,20 +60,14 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         return training.Trainer(network, training.TASKS[task].loss, batches, update)
 
     learner, split = fresh(gpubench.data), split_batches(rows, batch, devices)
-    gpubench.parallel = {
-        "method": "data_parallel",
-        "mode": mode,
-        "devices": devices,
-        "ideal_speedup": split_speedup(split),
-        "rows": split,
-        "interconnect": home.interconnect([each.index for each in used]) if devices > 1 else None,
-    }
-
+    link = home.interconnect([each.index for each in used]) if devices > 1 else None
+    about = {"mode": mode, "devices": devices, "ideal_speedup": split_speedup(split), "rows": split}
+    gpubench.parallel = {"method": "data_parallel", **about, "interconnect": link}
     if epochs:
         again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
-        gpubench.parallel["losses"] = training.loss_curve(again, epochs)
+        losses = gpubench.parallel["losses"] = training.loss_curve(again, epochs)
         if gpubench.first:
-            training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
+            training.require_task_learned(losses, gpubench.data.seed)
 
     def reference():
         exact = reference_data(gpubench.data.seed)

@@ -13,22 +13,13 @@ pytestmark = pytest.mark.gpubench(
     kind="elementwise", implementations=["torch", "numpy"], size="n", writing={"form": ["out", "inplace"]}
 )
 
-COUNTS = {
-    "smoke": [1000, 10**4],
-    "quick": [10**3, 10**5, 10**6, 10**7],
-    "full": [10**3, 10**4, 10**5, 10**6, 10**7, 10**8],
-}
-SIZES = pytest.mark.gpubench_sweep("n", **COUNTS)
+FULL = [10**n for n in range(3, 9)]
+COUNTS = {"smoke": FULL[:2], "quick": [10**3, 10**5, 10**6, 10**7], "full": FULL}
 SIZES_AT_A_GLANCE = pytest.mark.gpubench_sweep("n", glance=[10**5, 10**7], **COUNTS)
 
 FORMS = ["allocating", "out", "inplace"]
 THREE_FORMS = pytest.mark.gpubench_sweep("form", smoke=FORMS, quick=FORMS[:2], full=FORMS)
 TWO_FORMS = pytest.mark.parametrize("form", FORMS[:2])
-
-
-def signs(gpubench, n):
-    """Return random +1 and -1: repeated multiplication by them stays finite."""
-    return gpubench.randn(n).sign()
 
 
 def result_of(gpubench, form, first):
@@ -61,7 +52,7 @@ def test_add(gpubench, form, n):
 @THREE_FORMS
 @pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the same bytes as adding
 def test_mul(gpubench, form, n):
-    a, b = gpubench.randn(n), signs(gpubench, n)
+    a, b = gpubench.randn(n), gpubench.randn(n).sign()  # repeated multiplication by 1 and -1 stays finite
     binary(gpubench, form, "mul" if gpubench.implementation == "torch" else "multiply", a, b)
 
 
@@ -100,7 +91,7 @@ def test_exp(gpubench, form, n):
 
 
 @pytest.mark.gpubench(title="Sum")
-@SIZES
+@pytest.mark.gpubench_sweep("n", **COUNTS)
 def test_sum(gpubench, n):
     """Positive numbers: a sum of both signs may be near zero, where no relative error is small."""
     x = gpubench.array(gpubench.randn(n).abs())

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.gpubench(
 
 
 def transform(gpubench, name, x, points, factor, out_bytes, batch, unit):
-    """Time the function of this name, which is the same in every library. NumPy's uses one thread; SciPy's, which is
-    measured instead, uses all of them for several signals, or for the rows and columns of an image."""
+    """Time the function of this name, which is the same in every library. SciPy's, which is measured instead of
+    NumPy's, uses all threads for several signals, or for the rows and columns of an image."""
     work = {"flops": batch * factor * points * math.log2(points), "nbytes": x.nbytes + out_bytes, "items": batch}
     function = getattr(scipy.fft if gpubench.implementation == "numpy" else gpubench.xp.fft, name)
     if gpubench.implementation == "numpy":

@@ -20,10 +20,8 @@ pytestmark = [
     pytest.mark.gpubench_sweep("images", smoke=[16], quick=[1024], full=[1024, 8192]),
 ]
 
-BATCH = 128
-"""Images of a batch; half of all where these are fewer."""
-MEAN, STD = 0.47, 0.25
-"""Rounded mean and standard deviation of a pixel of CIFAR-10, as a share of 255."""
+BATCH = 128  # images of a batch; half of all where these are fewer
+MEAN, STD = 0.47, 0.25  # rounded mean and standard deviation of a pixel of CIFAR-10, as a share of 255
 
 
 class Images(Dataset):
@@ -53,14 +51,13 @@ def has_pinned_memory():
 
 class Epoch:
     """A pass over a loader's batches, which are copied to the ``data``'s device; ``learner`` trains on each, and
-    ``waits`` for its loss."""
+    ``waits`` for its loss. A step returns the last batch or, of a learner, the last loss."""
 
     def __init__(self, images, data, learner=None, waits=False):
         self._loader = DataLoader(images, batch_of(images), pin_memory=data.home.accelerator and has_pinned_memory())
         self._data, self._learner, self._waits = data, learner, waits
 
     def step(self):
-        """Return the last batch or, of a learner, the last loss."""
         result = None
         for images, labels in self._loader:
             images = images.to(self._data.device, self._data.dtype, non_blocking=True)
@@ -73,7 +70,6 @@ class Epoch:
         return result
 
     def gradient(self):
-        """Return the learner's gradients of the last batch, as one vector."""
         return self._learner.gradient()
 
 
@@ -81,10 +77,8 @@ def load(gpubench, count):
     images = Images(gpubench.host, count)
 
     def last_batch():
-        return tuple(
-            torch.stack(parts)
-            for parts in zip(*map(images.__getitem__, range(count - batch_of(images), count)), strict=True)
-        )
+        last = map(images.__getitem__, range(count - batch_of(images), count))
+        return tuple(map(torch.stack, zip(*last, strict=True)))
 
     gpubench.declare(check=last_batch, items=count, unit="image", devices=["cpu"])
     gpubench(Epoch(images, gpubench.data).step)

@@ -6,6 +6,7 @@ top-k the values, but not the indices.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,12 +24,11 @@ VOCABULARY, KEPT = 50_257, 50
 """Tokens of GPT-2, and the number of them that a sampler keeps."""
 LEVELS = 201
 """Heights of a running sum: the difference of two has at most the 8 bits of bfloat16."""
-COUNTS = {"smoke": [1000], "quick": [10**4, 10**6], "full": [10**3, 10**4, 10**5, 10**6, 10**7]}
+COUNTS = {"smoke": [1000], "quick": [10**4, 10**6], "full": [10**n for n in range(3, 8)]}
 LARGE = 25 * 10**6
 """Elements that no GPU's cache holds: 10^6 are read from it."""
 
-pytestmark = pytest.mark.gpubench(kind="irregular", size="n")
-WITH_NUMPY = pytest.mark.gpubench(implementations=["torch", "numpy"])
+pytestmark = pytest.mark.gpubench(kind="irregular", size="n", implementations=["torch", "numpy"])
 ONE_COUNT = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6], full=COUNTS["full"])
 BEYOND_CACHES = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6, LARGE], full=[*COUNTS["full"], LARGE])
 
@@ -43,13 +43,11 @@ def numpy_rows(tokens, table):
 
 
 @pytest.mark.gpubench(title="Embedding")
-@WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", smoke=[100], quick=[20_000, 4 * 10**5], full=[100, 1000, 20_000, 10**5, 10**6])
 def test_embedding(gpubench, n):
     """n random rows of 128 from a table of 100,000."""
     table, tokens = gpubench.randn(TABLE, WIDTH), gpubench.randint(TABLE, (n,))
-    row = WIDTH * table.element_size()
-    nbytes = (expected_distinct(n, TABLE) + n) * row + tokens.nbytes
+    nbytes = (expected_distinct(n, TABLE) + n) * WIDTH * table.element_size() + tokens.nbytes
     measure(gpubench, F.embedding, numpy_rows, tokens, table, nbytes=nbytes, items=n, unit="row")
 
 
@@ -62,17 +60,14 @@ def numpy_of_own_row(x, index):
 
 
 @pytest.mark.gpubench(title="Gather")
-@WITH_NUMPY
 @BEYOND_CACHES
 def test_gather(gpubench, n):
     """n elements, each from a random place of its own row of 1000."""
-    rows = n // 1000
-    x, index = gpubench.randn(rows, 1000), gpubench.randint(1000, (rows, 1000))
+    x, index = gpubench.randn(n // 1000, 1000), gpubench.randint(1000, (n // 1000, 1000))
     measure(gpubench, of_own_row, numpy_of_own_row, x, index, nbytes=2 * x.nbytes + index.nbytes, items=n)
 
 
 @pytest.mark.gpubench(title="Random access")
-@WITH_NUMPY
 @BEYOND_CACHES
 def test_random_access(gpubench, n):
     """All n elements in a random order. Memory moves whole lines of 64 or 128 bytes, so most of each line is wasted."""
@@ -93,7 +88,6 @@ def numpy_scatter_add(target, index, values):
 
 
 @pytest.mark.gpubench(title="Scatter-add")
-@WITH_NUMPY
 @BEYOND_CACHES
 def test_scatter_add(gpubench, n):
     """n values, added into 65,536 bins: a weighted histogram, or the messages to a graph's nodes."""
@@ -113,39 +107,31 @@ def numpy_sorted_values(x):
 
 
 @pytest.mark.gpubench(title="Sort")
-@WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", glance=[10**6], **COUNTS)
 def test_sort(gpubench, n):
-    """Sorted values and their indices."""
     x = gpubench.randn(n)
     measure(gpubench, sorted_values, numpy_sorted_values, x, nbytes=2 * x.nbytes, items=n)
 
 
 @pytest.mark.gpubench(title="Sort, values alone")
-@WITH_NUMPY
 @ONE_COUNT
 def test_sort_values(gpubench, n):
-    """The sorted values are needed, but not their indices. NumPy then doesn't compute them, whereas torch, which has no
-    other sort, does. Both do the job, since the values end up in order."""
+    """The sorted values are needed, but not their indices: NumPy doesn't compute them; torch, with one sort, does."""
     x = gpubench.randn(n)
     measure(gpubench, sorted_values, np.sort, x, nbytes=2 * x.nbytes, items=n)
 
 
 def largest(scores):
-    """Return the largest values of each row, in order."""
     return torch.topk(scores, KEPT).values
 
 
 def numpy_largest(scores):
-    """NumPy has no top-k: the usual way is to partition, and to sort the part that is kept. The indices are computed as
-    in torch's function, since a sampler needs to know the tokens."""
+    """Partition, and sort the part that is kept, as NumPy has no top-k; with indices, which a sampler needs."""
     kept = np.argpartition(scores, -KEPT)[..., -KEPT:]
     values = np.take_along_axis(scores, kept, -1)
-    order = np.argsort(values)[..., ::-1]
-    return np.take_along_axis(values, order, -1)
+    return np.take_along_axis(values, np.argsort(values)[..., ::-1], -1)
 
 
-@WITH_NUMPY
 @pytest.mark.gpubench(title="Top-k", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[64, 1024], full=[1, 8, 64, 512, 1024])
 def test_topk(gpubench, batch):
@@ -156,7 +142,6 @@ def test_topk(gpubench, batch):
 
 
 @pytest.mark.gpubench(title="Unique values")
-@WITH_NUMPY
 @ONE_COUNT
 def test_unique(gpubench, n):
     """The distinct values of n integers below n / 8, sorted. The size of the result is known only at the end."""
@@ -165,19 +150,14 @@ def test_unique(gpubench, n):
     measure(gpubench, torch.unique, np.unique, values, **work)
 
 
-def running_sum(steps):
-    return torch.cumsum(steps, 0)
-
-
 @pytest.mark.gpubench(title="Running sum")
-@WITH_NUMPY
 @BEYOND_CACHES
 def test_cumsum(gpubench, n):
     """A running sum of integers in which no stretch adds up to more than 200, so that every partial sum is exact, even
     in bfloat16, in any order of summation."""
     levels = gpubench.randint(LEVELS, (n + 1,))
     steps = (levels[1:] - levels[:-1]).to(gpubench.dtype)
-    measure(gpubench, running_sum, np.cumsum, steps, items=n, flops=n, nbytes=2 * steps.nbytes)
+    measure(gpubench, partial(torch.cumsum, dim=0), np.cumsum, steps, items=n, flops=n, nbytes=2 * steps.nbytes)
 
 
 def require_normal(values):
@@ -188,7 +168,6 @@ def require_normal(values):
 
 
 @pytest.mark.gpubench(title="Random numbers")
-@WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6, 5 * 10**7], full=[*COUNTS["full"], 5 * 10**7])
 def test_random_numbers(gpubench, n):
     """n normal values. No two libraries draw the same ones, so mean and variance are checked instead of the values."""
@@ -199,7 +178,6 @@ def test_random_numbers(gpubench, n):
         draw, how = torch.randn, {"dtype": gpubench.dtype, "device": gpubench.device}
     if gpubench.first:
         require_normal(torch.as_tensor(draw(n, **how)).cpu().double().numpy())
-    why = "random values: their mean and variance are checked"
-    nbytes = n * gpubench.dtype.itemsize
-    gpubench.declare(check=why, nbytes=nbytes, items=n, threads=numpy_threads(gpubench))
+    work = {"nbytes": n * gpubench.dtype.itemsize, "items": n, "threads": numpy_threads(gpubench)}
+    gpubench.declare(check="random values: their mean and variance are checked", **work)
     gpubench(draw, n, **how)

@@ -2,10 +2,9 @@
 
 FLOPs are nominal, by the textbook's algorithm: G. H. Golub, C. F. Van Loan, *Matrix Computations*, 4th edition (2013):
 Cholesky 4.2, LU 3.2, QR 5.2, least squares 5.3, reduction to bidiagonal form 5.4 and to tridiagonal form 8.3. For SVD
-and eigenvectors they are a lower bound: the reduction, and n reflections of n vectors back; the iteration between them
-depends on the matrix.
+and eigenvectors they are a lower bound, since the iteration depends on the matrix.
 
-Factors are unique up to signs. The timed calls compute all of them and return what is unique, which is checked. A
+The timed calls compute all factors, which are unique up to signs, and return the unique part, which is checked. A
 separate check makes sure that the factors multiply to the matrix and are orthogonal.
 """
 
@@ -47,13 +46,17 @@ def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None)
     call = partial(function, linalg)
     call.applies_variant = True
     work = {"flops": batch * flops, "nbytes": nbytes or sum(t.nbytes for t in tensors), "items": batch}
-    reference = check if check is True else partial(check, linalg, inputs[0])
-    gpubench.declare(check=reference, unit="matrix", **work)
+    if check is not True:
+        reference, given = check, inputs[0]
+
+        def check(*args):
+            return reference(linalg, given, *map(in_double, args), dtype=gpubench.case.dtype)
+
+    gpubench.declare(check=check, unit="matrix", **work)
     gpubench(call, *inputs)
 
 
 def in_double(array):
-    """Return an array or a tensor as a float64 tensor on the CPU."""
     return as_tensor(array).cpu().double()
 
 
@@ -112,8 +115,7 @@ def qr_reference(linalg, given, a, *, dtype):
 def test_qr(gpubench, batch, n):
     """Q and R; the diagonal of R is unique up to signs."""
     a = square(gpubench, batch, n)
-    check = partial(checked, qr_reference, gpubench.case.dtype)
-    measure(gpubench, qr, a, check=check, flops=8 * n**3 / 3, batch=batch, nbytes=3 * a.nbytes)
+    measure(gpubench, qr, a, check=qr_reference, flops=8 * n**3 / 3, batch=batch, nbytes=3 * a.nbytes)
 
 
 def svd(linalg, a):
@@ -133,8 +135,7 @@ def svd_reference(linalg, given, a, *, dtype):
 def test_svd(gpubench, batch, n):
     """Singular values and both sets of vectors; the values are unique."""
     a = square(gpubench, batch, n)
-    check = partial(checked, svd_reference, gpubench.case.dtype)
-    measure(gpubench, svd, a, check=check, flops=8 * n**3 / 3 + 4 * n**3, batch=batch, nbytes=3 * a.nbytes)
+    measure(gpubench, svd, a, check=svd_reference, flops=8 * n**3 / 3 + 4 * n**3, batch=batch, nbytes=3 * a.nbytes)
 
 
 def eigh(linalg, a):
@@ -153,14 +154,8 @@ def eigh_reference(linalg, given, a, *, dtype):
 def test_eigh(gpubench, batch, n):
     """Eigenvalues and eigenvectors of a symmetric matrix; the values are unique."""
     g = square(gpubench, batch, n)
-    check = partial(checked, eigh_reference, gpubench.case.dtype)
-    measure(gpubench, eigh, (g + g.mT) / 2, check=check, flops=10 * n**3 / 3, batch=batch, nbytes=2 * g.nbytes)
-
-
-def checked(reference, dtype, linalg, given, *args):
-    """Return the reference's result for float64 copies of the inputs, which may be arrays; ``given`` are the measured
-    ones."""
-    return reference(linalg, given, *map(in_double, args), dtype=dtype)
+    work = {"flops": 10 * n**3 / 3, "batch": batch, "nbytes": 2 * g.nbytes}
+    measure(gpubench, eigh, (g + g.mT) / 2, check=eigh_reference, **work)
 
 
 def lstsq(linalg, a, b):
@@ -171,6 +166,6 @@ def lstsq(linalg, a, b):
 @pytest.mark.gpubench(title="Least squares, torch by QR, others by SVD")
 @pytest.mark.gpubench_sweep("n", smoke=[16], quick=[256], full=[16, 64, 256, 1024])
 def test_lstsq(gpubench, n):
-    """A fit of n unknowns to 4 n equations, by QR; other libraries use the SVD, which costs more and tolerates more."""
+    """A fit of n unknowns to 4 n equations."""
     a, b = gpubench.randn(TALL * n, n), gpubench.randn(TALL * n, 1)
     measure(gpubench, lstsq, a, b, flops=2 * n**2 * (TALL * n - n / 3), batch=1)

@@ -36,9 +36,8 @@ def test_prefill(gpubench, model, pp):
     infer(gpubench, model, 1, 0, pp)
 
 
-@pytest.mark.gpubench(
-    title="Llama decode", size="batch", variants=["eager", "compile", "graph"], quick_variants="graph"
-)
+@pytest.mark.gpubench(title="Llama decode", size="batch", variants=["eager", "compile", "graph"])
+@pytest.mark.gpubench(quick_variants="graph")
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode(gpubench, model, batch, tg):
     """The next token of each sequence, always at the same position, so that every call does the same work."""

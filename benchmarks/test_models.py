@@ -9,12 +9,10 @@ import torch
 
 from . import models
 
-pytestmark = pytest.mark.gpubench(
-    kind="networks",
-    variants=["eager", "autocast", "compile", "graph"],
-    size="batch",
-    dtypes=["float32", "tf32"],  # PyTorch's own default for convolutions
-)
+pytestmark = [
+    pytest.mark.gpubench(kind="networks", size="batch", variants=["eager", "autocast", "compile", "graph"]),
+    pytest.mark.gpubench(dtypes=["float32", "tf32"]),  # PyTorch's own default for convolutions
+]
 
 HALF = pytest.mark.gpubench(full_dtypes=["bfloat16", "float16"])
 

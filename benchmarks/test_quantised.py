@@ -13,8 +13,7 @@ from gpubench.errors import Unmeasurable
 from gpubench.measure import budget
 from gpubench.measure.clock import DeviceClock, repeat
 
-SMALL = 256
-"""Size n at which a product is tried."""
+SMALL = 256  # size n at which a product is tried
 
 pytestmark = [
     pytest.mark.gpubench(kind="other_matmul", size="n", dtypes=["bfloat16"]),
@@ -38,8 +37,8 @@ def exactly(a, b, *_):
 
 
 def require(gpubench, product, n, *operands):
-    """Skip, with torch's reason, where torch has no such product. Also skip where a CPU has it only in plain loops,
-    which take thousands of times as long: no counted work would reveal that earlier."""
+    """Skip, with torch's reason, where torch has no such product, or a CPU only in plain loops, which take thousands of
+    times as long: no counted work would reveal that earlier."""
     home = CPU if gpubench.home.simulated else gpubench.home
     small, clock = min(n, SMALL), DeviceClock([home])
     few = [each if each.dim() < 2 else each[:small, :small] for each in operands]

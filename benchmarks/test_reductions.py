@@ -4,6 +4,8 @@ Bytes are the minimum memory traffic: inputs read once, outputs written once. A 
 outside of the cache, reaches half the bandwidth.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.special
@@ -21,9 +23,8 @@ ROWS = {"smoke": [8], "quick": [4096, 65536], "full": FULL}
 
 pytestmark = pytest.mark.gpubench(kind="operators", implementations=["torch", "numpy"], size="rows")
 
-
-def softmax(x):
-    return torch.softmax(x, -1)
+softmax, argmax = (partial(function, dim=-1) for function in (torch.softmax, torch.argmax))
+numpy_argmax = partial(np.argmax, axis=-1)
 
 
 def numpy_softmax(x):
@@ -50,14 +51,6 @@ def rms_norm(x, weight):
 def numpy_rms_norm(x, weight):
     square = np.einsum("ij,ij->i", x, x)[:, None] / COLUMNS
     return x / np.sqrt(square + np.finfo(x.dtype).eps) * weight
-
-
-def argmax(x):
-    return torch.argmax(x, -1)
-
-
-def numpy_argmax(x):
-    return np.argmax(x, -1)
 
 
 def numpy_cross_entropy(scores, labels):

@@ -5,6 +5,7 @@ values, which tests/benchmarks/test_science.py checks.
 """
 
 import math
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
@@ -19,8 +20,6 @@ from .libraries import measure, numpy_threads
 
 pytestmark = pytest.mark.gpubench(kind="science", implementations=["torch", "numpy"], size="n")
 
-
-# Clustering -----------------------------------------------------------------------------------------------------------
 
 CLUSTERS, DIMENSIONS = 64, 32
 
@@ -43,10 +42,8 @@ def numpy_kmeans_step(points, centres):
 @pytest.mark.gpubench(title="k-means step")
 @pytest.mark.gpubench_sweep("n", smoke=[2000], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
 def test_kmeans(gpubench, n):
-    """A step of k-means: n points of 32 numbers, 64 centres. The clusters are far apart, so every assignment is clear.
-
-    FLOPs are those of the product, as PyTorch counts them.
-    """
+    """A step of k-means: n points of 32 numbers, 64 centres, far apart, so that every assignment is clear. FLOPs are
+    those of the product, as PyTorch counts them."""
     centres, labels = gpubench.randn(CLUSTERS, DIMENSIONS), gpubench.randint(CLUSTERS, (n,))
     points = centres[labels] + gpubench.randn(n, DIMENSIONS) / 10
     work = {"flops": 2 * n * CLUSTERS * DIMENSIONS, "nbytes": points.nbytes + 2 * centres.nbytes}
@@ -57,15 +54,14 @@ QUERIES, NEIGHBOURS = 100, 10
 
 
 def nearest(base, queries):
-    """Return squared distances of the nearest neighbours, by |q|² + |b|² - 2 q·b. Both libraries also compute their
-    indices, which are what people search for."""
+    """Return squared distances of the nearest neighbours, by |q|² + |b|² - 2 q·b; with indices, in both libraries."""
     distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
     return distances.topk(NEIGHBOURS, largest=False).values
 
 
 def numpy_nearest(base, queries):
     distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
-    found = np.argpartition(distances, NEIGHBOURS)[:, :NEIGHBOURS]  # with indices, as in torch's function
+    found = np.argpartition(distances, NEIGHBOURS)[:, :NEIGHBOURS]
     return np.sort(np.take_along_axis(distances, found, 1))
 
 
@@ -77,8 +73,6 @@ def test_nearest_neighbours(gpubench, n):
     work = {"flops": 4 * n * QUERIES * DIMENSIONS, "nbytes": base.nbytes + queries.nbytes}
     measure(gpubench, nearest, numpy_nearest, base, queries, threads=None, items=QUERIES, unit="query", **work)
 
-
-# Simulation -----------------------------------------------------------------------------------------------------------
 
 PRICE, STRIKE, RATE, VOLATILITY, YEARS = 100.0, 100.0, 0.05, 0.2, 1.0
 DRIFT, SPREAD = (RATE - VOLATILITY**2 / 2) * YEARS, VOLATILITY * math.sqrt(YEARS)
@@ -113,20 +107,16 @@ def require_price(price, n):
 @pytest.mark.gpubench(title="Option price", variants=["eager", "compile"])
 @pytest.mark.gpubench_sweep("n", smoke=[10**4], quick=[10**6, 10**7], full=[10**4, 10**5, 10**6, 10**7, 10**8])
 def test_option_price(gpubench, n):
-    """A call option by Monte Carlo: n random numbers, an exponential and a mean. The price is compared with the
-    Black-Scholes formula."""
-    work = {"items": n, "unit": "path", "check": "random paths: the price is compared with the exact one"}
+    """A call option by Monte Carlo: n random numbers, an exponential and a mean."""
+    function, kind = simulated_price, {"dtype": gpubench.dtype, "device": gpubench.device}
     if gpubench.implementation == "numpy":
         dtype = np.float32 if gpubench.dtype == torch.float32 else np.float64
-        generator = np.random.default_rng(gpubench.data.seed)
-        function, args, kind = numpy_simulated_price, (n, generator, dtype), {}
-    else:
-        function, args = simulated_price, (n,)
-        kind = {"dtype": gpubench.dtype, "device": gpubench.device}
+        function, kind = numpy_simulated_price, {"generator": np.random.default_rng(gpubench.data.seed), "dtype": dtype}
     if gpubench.first:
-        require_price(float(function(*args, **kind)), n)
-    gpubench.declare(threads=numpy_threads(gpubench), **work)
-    gpubench(function, *args, **kind)
+        require_price(float(function(n, **kind)), n)
+    why = "random paths: the price is compared with the exact one"
+    gpubench.declare(check=why, items=n, unit="path", threads=numpy_threads(gpubench))
+    gpubench(function, n, **kind)
 
 
 def heat_step(u):
@@ -144,17 +134,13 @@ def test_stencil(gpubench, n):
     measure(gpubench, heat_step, heat_step, u, **work)
 
 
-# Images ---------------------------------------------------------------------------------------------------------------
-
 CHANNELS, LARGE, SMALL = 3, 448, 256
 """Resizing from 448 to 256 pixels: a ratio of 1.75, at which float32 holds the positions between pixels exactly."""
 TAPS = [math.exp(-(x**2) / 2) for x in (-2, -1, 0, 1, 2)]
 BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
 
 
-def resize(images):
-    """Resize to 256 x 256, bilinear."""
-    return F.interpolate(images, size=(SMALL, SMALL), mode="bilinear", align_corners=False)
+resize = partial(F.interpolate, size=(SMALL, SMALL), mode="bilinear", align_corners=False)
 
 
 def numpy_resize(images):
@@ -175,8 +161,7 @@ def test_resize(gpubench, batch):
 
 
 def blur(images, taps):
-    """Apply a Gaussian blur, five by five: along the rows, then along the columns. The image is black beyond its
-    edge."""
+    """Apply a Gaussian blur, five by five: along the rows, then the columns. Beyond its edge the image is black."""
     kernels, reach = taps.expand(CHANNELS, 1, 1, len(TAPS)), len(TAPS) // 2
     along_rows = F.conv2d(images, kernels, padding=(0, reach), groups=CHANNELS)
     return F.conv2d(along_rows, kernels.mT, padding=(reach, 0), groups=CHANNELS)
@@ -184,8 +169,8 @@ def blur(images, taps):
 
 def scipy_blur(images, taps):
     """Blur like ``scipy.ndimage.gaussian_filter``."""
-    rows = scipy.ndimage.correlate1d(images, taps, axis=-1, mode="constant")
-    return scipy.ndimage.correlate1d(rows, taps, axis=-2, mode="constant")
+    along, rows = partial(scipy.ndimage.correlate1d, weights=taps, mode="constant"), images
+    return along(along(rows, axis=-1), axis=-2)
 
 
 @pytest.mark.gpubench(title="Image blur", size="batch")

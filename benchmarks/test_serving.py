@@ -1,9 +1,7 @@
-"""A request as a server sees it: the input is in the host's memory, so is the answer, and the time includes both
-copies.
+"""A request as a server sees it: input and answer are in the host's memory, and the time includes both copies.
 
-Every round is one call with another request, so the percentiles of results.csv (p95_s, p99_s) are those of single
-requests. FLOPs are the network's. Bytes are those of the request and the answer, which cross to an accelerator; on a
-CPU they are those of its memory.
+Every round is one call with another request, so p95_s and p99_s of results.csv are those of single requests. FLOPs are
+the network's. Bytes are those of the request and the answer, which cross to an accelerator; on a CPU its memory's.
 """
 
 import dataclasses
@@ -17,10 +15,8 @@ from . import models
 
 pytestmark = pytest.mark.gpubench(kind="networks")
 
-REQUESTS = 4
-"""Number of different requests, which are used in turn."""
-PATIENCE = {"max_time": 5, "min_rounds": 4}
-"""Factors by which the time and the rounds exceed those of other benchmarks: percentiles need many calls."""
+REQUESTS = 4  # different ones, which are used in turn
+PATIENCE = {"max_time": 5, "min_rounds": 4}  # times as much as for other benchmarks: percentiles need many calls
 
 
 def serve(gpubench, network, draw, *, answers, nbytes=None, **work):

@@ -1,13 +1,14 @@
-"""A sparse matrix in compressed rows, times a dense one: graphs, meshes, recommendations.
+"""A sparse matrix in compressed rows, times a dense one: graphs, meshes, recommendations. It has n rows with 16
+elements each, at sorted random columns. FLOPs are those of the stored elements."""
 
-It has n rows with 16 elements each, at sorted random columns. FLOPs are those of the stored elements.
-"""
-
+import numpy as np
 import pytest
 import scipy.sparse
 import torch
 
 from gpubench.errors import Unmeasurable
+
+from .libraries import measure
 
 pytestmark = pytest.mark.gpubench(kind="linear_algebra")
 
@@ -15,8 +16,7 @@ PER_ROW = 16
 
 
 def multiply(offsets, columns, values, dense):
-    """Multiply; the matrix is assembled within the call, which takes microseconds, because its parts are what is
-    copied."""
+    """Multiply; the matrix is assembled within the call, in microseconds, because its parts are copied."""
     n = dense.shape[0]
     return torch.sparse_csr_tensor(offsets, columns, values, (n, n), check_invariants=False) @ dense
 
@@ -27,9 +27,7 @@ def scipy_multiply(offsets, columns, values, dense):
 
 
 def reference(offsets, columns, values, dense):
-    """Return SciPy's product, in float64."""
-    arrays = [each.numpy() if isinstance(each, torch.Tensor) else each for each in (offsets, columns, values, dense)]
-    return scipy_multiply(*arrays)
+    return scipy_multiply(*map(np.asarray, (offsets, columns, values, dense)))
 
 
 def require_product(home, *operands):
@@ -57,10 +55,6 @@ def test_csr(gpubench, width, n):
     matrix = offsets, columns.flatten(), values
     nbytes = sum(part.nbytes for part in matrix) + 2 * dense.nbytes
     work = {"flops": 2 * n * PER_ROW * width, "nbytes": nbytes, "items": n, "unit": "row", "check": reference}
-    if gpubench.implementation == "numpy":
-        gpubench.declare(threads=1, **work)
-        gpubench(scipy_multiply, *map(gpubench.numpy, (*matrix, dense)))
-        return
-    require_product(gpubench.home, *matrix, dense)
-    gpubench.declare(**work)
-    gpubench(multiply, *matrix, dense)
+    if gpubench.implementation != "numpy":
+        require_product(gpubench.home, *matrix, dense)
+    measure(gpubench, multiply, scipy_multiply, *matrix, dense, **work)

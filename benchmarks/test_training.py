@@ -20,10 +20,8 @@ LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
 
 
 def train(gpubench, name, batch, optimizer="sgd", pieces=1, scaled=False, flops=None, **options):
-    """Time a training step; its loss and gradients are compared with float64 on the CPU.
-
-    ``scaled`` is mixed precision: products in float16, weights in float32, gradients scaled.
-    """
+    """Time a training step; its loss and gradients are compared with float64 on the CPU. ``scaled`` is mixed precision:
+    products in float16, weights in float32, gradients scaled."""
     data, variant, task = gpubench.data, gpubench.variant, training.TASKS[name]
     if scaled:
         data, variant = Data(gpubench.home, torch.float32, data.seed), "autocast float16"
@@ -106,8 +104,7 @@ def test_llama(gpubench, model, batch):
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=[], full=["cifar", "resnet50", "gpt2_512"])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[8, 64])
 def test_scaled(gpubench, network, batch):
-    """Mixed precision in float16 with a GradScaler: the loss is scaled up before the backward pass, the gradients are
-    scaled down after it, and a step with an infinite gradient is skipped."""
+    """Mixed precision in float16 with a GradScaler."""
     train(gpubench, network, batch, scaled=True)
 
 
@@ -115,8 +112,7 @@ def test_scaled(gpubench, network, batch):
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "gpt2"])
 @pytest.mark.gpubench_sweep("pieces", smoke=[2], quick=[4], full=[1, 2, 4, 8, 16])
 def test_accumulation(gpubench, network, pieces):
-    """A batch that is too large for the memory, 128 rows (GPT-2: 16), in ``pieces`` parts whose gradients are
-    summed."""
+    """A batch that is too large for the memory, 128 rows (GPT-2: 16), in parts with a sum of gradients."""
     train(gpubench, network, 16 if network == "gpt2" else 128, pieces=pieces)
 
 
@@ -125,7 +121,7 @@ def test_accumulation(gpubench, network, pieces):
 @pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 16], full=[1, 2, 4, 8, 16])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4], full=[4, 128])
 def test_width(gpubench, widened, width, batch):
-    """Why is my GPU no faster, and what if I widen the network? The CIFAR-10 tutorial's question and exercise."""
+    """The CIFAR-10 tutorial's exercise."""
     train(gpubench, "cifar", batch, **{"first" if widened == "first layer" else "width": width})
 
 
@@ -136,19 +132,15 @@ def test_tabular(gpubench):
     def fresh(data):
         return training.trainer("tabular", data, training.TABULAR_BATCH, update="adam", **training.TABULAR)
 
-    def learn():
-        learning = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
-        losses = training.loss_curve(learning, training.TABULAR_EPOCHS)
-        if gpubench.first:
-            training.require_task_learned(losses, gpubench.data.seed)
-        gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
-
-    learn()
+    epochs = training.TABULAR_EPOCHS
+    losses = training.loss_curve(fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed)), epochs)
+    if gpubench.first:
+        training.require_task_learned(losses, gpubench.data.seed)
+    gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
     learner = fresh(gpubench.data)
 
     def reference():
         return training.verify_step(learner, fresh(reference_data(gpubench.data.seed)))
 
-    rows, epochs = training.TABULAR_ROWS, training.TABULAR_EPOCHS
-    gpubench.declare(check=reference, items=rows, unit="sample", steps=epochs)
+    gpubench.declare(check=reference, items=training.TABULAR_ROWS, unit="sample", steps=epochs)
     gpubench(learner.step)

@@ -59,8 +59,7 @@ def _scores(count: int) -> Callable[[Data, torch.Tensor], torch.Tensor]:
 def _prices(data: Data, inputs: torch.Tensor) -> torch.Tensor:
     """Return a smooth function of the columns, with noise, because the original house prices were withdrawn."""
     weights = data.randn(inputs.shape[1], 1) / inputs.shape[1] ** 0.5
-    prices: torch.Tensor = (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
-    return prices
+    return (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -69,13 +68,11 @@ def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
 
 def _language(build: Callable[..., nn.Module], vocabulary: int, length: int) -> Task:
     """Return a task of random tokens with random targets."""
-    return Task(
-        build,
-        lambda data, batch: data.randint(vocabulary, (batch, length)),
-        lambda data, inputs: data.randint(vocabulary, tuple(inputs.shape)),
-        _cross_entropy,
-        tokens=length,
-    )
+
+    def draw(data: Data, batch: int) -> torch.Tensor:
+        return data.randint(vocabulary, (batch, length))
+
+    return Task(build, draw, lambda data, inputs: draw(data, len(inputs)), _cross_entropy, tokens=length)
 
 
 FIRST_SCALE = 2.0**10
@@ -123,52 +120,35 @@ def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3)
 
 
 class Trainer:
-    """A network with its loss, data and optimiser.
-
-    ``shares`` weight each batch's loss: a rank that has r of a batch's n rows on k ranks weights it with r k / n, so
-    that the ranks' average is the mean over the whole batch however it was split. With ``accumulates`` set, the batches
-    are parts of one, and a step updates once.
-    """
+    """A network with its loss, data and optimiser. ``shares`` weight each batch's loss: a rank that has r of a batch's
+    n rows on k ranks weights it with r k / n, so that the ranks' average is the mean over the whole batch. With
+    ``accumulates`` set, the batches are parts of one, and a step updates once."""
 
     accumulates = False
 
     def __init__(
-        self,
-        network: nn.Module,
-        loss: Loss,
-        batches: Sequence[Batch],
-        update: torch.optim.Optimizer,
-        *,
-        autocast: str | None = None,
-        shares: Sequence[float] | None = None,
-    ) -> None:
-        self.parameters = list(network.parameters())
-        self.batches = batches
-        self.update_rule = update
-        self._loss = loss
-        self._shares = shares or [1.0] * len(batches)
-        self._rows = [len(inputs) for inputs, _ in batches]
-        self._kind = batches[0][0].device.type
+        self, network: nn.Module, loss: Loss, batches: Sequence[Batch], update: torch.optim.Optimizer, *,
+        autocast: str | None = None, shares: Sequence[float] | None = None,
+    ) -> None:  # fmt: skip
+        self.parameters, self.batches, self.update_rule = list(network.parameters()), batches, update
+        self._network, self._loss, self._shares = network, loss, shares or [1.0] * len(batches)
+        self._rows, self._kind = [len(inputs) for inputs, _ in batches], batches[0][0].device.type
         self._autocast = torch_dtype(autocast) if autocast else None
         half = self._autocast == torch.float16
         self._scaler = torch.amp.GradScaler(self._kind, init_scale=FIRST_SCALE) if half else None
-        self._network = network
 
     def forward(self, index: int) -> torch.Tensor:
         """Return the loss of one batch."""
-        inputs, targets = self.batches[index]
+        (inputs, targets), share = self.batches[index], self._shares[index]
         if self._autocast:
             with torch.autocast(self._kind, dtype=self._autocast):
                 loss = self._loss(self._network(inputs).float(), targets)
         else:
             loss = self._loss(self._network(inputs), targets)
-        return loss if self._shares[index] == 1.0 else loss * self._shares[index]
+        return loss if share == 1.0 else loss * share
 
     def step(self) -> torch.Tensor:
-        """Train once on every batch; return the mean loss over all rows, before the updates.
-
-        With ``accumulates`` the batches are parts of one: their gradients are summed, and one update follows.
-        """
+        """Train once on every batch; return the mean loss over all rows, before the updates."""
         total: torch.Tensor | None = None
         for index, rows in enumerate(self._rows):
             if not (self.accumulates and index):
@@ -194,7 +174,7 @@ class Trainer:
             scaler.update()
 
     def inputs_of(self, part: str) -> list[torch.Tensor]:
-        """Return the batches, which are new at each call."""
+        """Return the batches, new at each call."""
         return [tensor for batch in self.batches for tensor in batch]
 
     def gradient(self) -> torch.Tensor:
@@ -212,10 +192,8 @@ class Trainer:
 
 
 def flat(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """Return the tensors as one float64 vector on the CPU; sharded tensors are gathered."""
-    present = [tensor for tensor in tensors if tensor is not None]
-    whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in present]
-    return torch.cat([tensor.detach().cpu().double().flatten() for tensor in whole])
+    """Return the tensors as one float64 vector on the CPU."""
+    return torch.cat([tensor.detach().cpu().double().flatten() for tensor in tensors if tensor is not None])
 
 
 def relative_error(vector: torch.Tensor, reference: torch.Tensor) -> float:
@@ -224,16 +202,9 @@ def relative_error(vector: torch.Tensor, reference: torch.Tensor) -> float:
 
 
 def trainer(
-    name: str,
-    data: Data,
-    batch: int,
-    *,
-    update: str = "sgd",
-    variant: str = "eager",
-    rate: float = 1e-3,
-    rows: int | None = None,
-    **options: Any,
-) -> Trainer:
+    name: str, data: Data, batch: int, *, update: str = "sgd", variant: str = "eager", rate: float = 1e-3,
+    rows: int | None = None, **options: Any,
+) -> Trainer:  # fmt: skip
     """Return the trainer of a task, with ``rows`` rows of data (default: one batch) in batches of ``batch``. The
     variant ``autocast`` may name its dtype, as ``autocast float16``, whose gradients are scaled; the default is the
     device's."""
@@ -248,10 +219,8 @@ def trainer(
 
 
 def verify_step(learner: Trainer, reference: Trainer, tolerance: float = GRADIENT_TOLERANCE) -> torch.Tensor:
-    """Return the loss of the reference's step, and compare the gradients.
-
-    Raises :class:`WrongAnswer` if they differ by more than ``tolerance``, relative in the L2 norm.
-    """
+    """Return the loss of the reference's step. Raises :class:`WrongAnswer` if the gradients differ by more than
+    ``tolerance``, relative in the L2 norm."""
     loss = reference.step()
     error = relative_error(learner.gradient(), reference.gradient())
     if not error <= tolerance:
