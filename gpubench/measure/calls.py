@@ -225,7 +225,7 @@ def _state(value: Any) -> Any:
     if "numpy" in sys.modules and isinstance(value, np.ndarray):
         step = max(1, value.nbytes // (1000 * _MOST_LOOKED_AT))
         sample = value.reshape(-1)[::step] if value.flags.c_contiguous else value
-        return None if value.dtype.hasobject else zlib.crc32(np.ascontiguousarray(sample).view("u1"))
+        return None if value.dtype.hasobject else zlib.crc32(np.ascontiguousarray(sample).tobytes())
     if isinstance(value, bytearray | array | memoryview):
         return zlib.crc32(bytes(value))
     if hasattr(type(value), "iloc"):  # pandas
@@ -322,9 +322,9 @@ def _contents(holder: Any) -> Any:
 
 
 def _restore_names(holder: Any, values: dict[Any, Any]) -> None:
-    now, put, drop = _contents(holder), functools.partial(setattr, holder), functools.partial(delattr, holder)
-    if isinstance(holder, dict):
-        put, drop = holder.__setitem__, holder.pop
+    now, keyed = _contents(holder), isinstance(holder, dict)
+    put: Any = holder.__setitem__ if keyed else functools.partial(setattr, holder)
+    drop: Any = holder.pop if keyed else functools.partial(delattr, holder)
     for name in now.keys() - values.keys():
         if not (isinstance(name, str) and name.startswith("__")) and not isinstance(now[name], _CODE):
             drop(name)
@@ -340,7 +340,7 @@ def is_library(name: str) -> bool:
     module, root = sys.modules.get(name), name.partition(".")[0]
     place = "" if module is None else getattr(module, "__file__", None)
     shared = root in LIBRARIES or root in OURS or place is None
-    return shared or not {"site-packages", "dist-packages"}.isdisjoint(Path(place).parts)
+    return shared or not {"site-packages", "dist-packages"}.isdisjoint(Path(str(place)).parts)
 
 
 def is_importable(value: Any) -> bool:

@@ -214,13 +214,8 @@ class _Pickler(pickle.Pickler):
         if not is_library(str(variables.get("__name__"))):
             named = self._named(code, variables)
             variables = vars(self._module(variables))
-        cells = function.__closure__ or ()
-        state = (
-            [*map(_content, cells)],
-            {name: getattr(function, name) for name in _ATTRIBUTES},
-            dict(vars(function)),
-            named,
-        )
+        cells, attributes = function.__closure__ or (), {name: getattr(function, name) for name in _ATTRIBUTES}
+        state = [*map(_content, cells)], attributes, dict(vars(function)), named
         make = functools.partial(types.FunctionType, code, variables, function.__name__, None)
         return remade(make, cells or None, fill=_fill_function, state=state)
 

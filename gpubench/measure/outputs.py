@@ -71,7 +71,7 @@ def _outputs_of(leaf: Any) -> list[Output]:
             raise Incomparable("the result is nested too deeply to compare") from error
         if array.dtype.kind not in "biufcmMSU":
             raise Incomparable(f"an array of {'objects' if array.dtype.kind == 'O' else array.dtype} can't be compared")
-        form = array.dtype.newbyteorder("=")
+        form: Any = array.dtype.newbyteorder("=")
         if array.dtype.kind in "SU":  # text as its bytes
             array, form = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8), "u1"
         elif array.dtype.kind in "mMfc":  # dates as whole numbers
