@@ -18,7 +18,7 @@ from ..estimate.datasheets import Gpu, find_card, read_cards
 from ..estimate.model import likely, work_on
 from ..runfile.quantities import counted, ratio_text, seconds_text, text
 from ..runfile.runs import read
-from ..runfile.schema import OK, Operators
+from ..runfile.schema import OK
 from .profile import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PYTHON, Cause, OnGpu, Profile, Span, least_s
 
 CARDS = ("L4", "RTX 4090", "A100", "H100")
@@ -83,11 +83,16 @@ def _on_gpu(profile: Profile, card: Gpu, factor: float | None, floor_s: float) -
     """Return a profile's step on a card, or the reason why that is unknown."""
     if profile.step is None or profile.launches is None:
         return "its operators weren't counted"
-    rest, optimizer = _gpu_s(profile.operators, profile.launches, profile.dtype, card, factor), (0.0, 0.0)  # type: ignore[var-annotated]
-    if profile.optimizer:
-        optimizer = _gpu_s(profile.optimizer, profile.optimizer_launches or 0, profile.dtype, card, factor)
-    if isinstance(rest, str) or isinstance(optimizer, str):
-        return str(rest if isinstance(rest, str) else optimizer)
+    parts = list[Span]()
+    for operators, launches in ((profile.operators, profile.launches), (profile.optimizer, profile.optimizer_launches)):
+        spans = work_on(operators, profile.dtype, card) if operators or not parts else []
+        if isinstance(spans, str):
+            return spans
+        low, middle, high = (sum(getattr(span, f"{end}_s") for span in spans) for end in ("low", "middle", "high"))
+        if factor is not None:
+            low, high = (end * (factor * middle) for end in MEASURED)
+        parts.append((float(low), high + QUEUED_S * (launches or 0) * bool(operators)))
+    rest, optimizer = parts
     low, high = (HOST_FACTORS[i] * profile.parts[HOST] + LAUNCH_S[i] * profile.all_launches for i in (0, 1))
     copy_s = profile.copied_bytes / (card.value("link") or float("inf"))
     copies = copy_s, copy_s * (1.0 if any(loader.pinned for loader in profile.loaders) else UNPINNED)
@@ -96,16 +101,6 @@ def _on_gpu(profile: Profile, card: Gpu, factor: float | None, floor_s: float) -
     step, rest_s = (max(joined[0], floor_s), max(joined[1], floor_s)), profile.mean_s - profile.parts[DATA]
     speedups = (profile.mean_s / step[1], profile.mean_s / step[0]), (rest_s / bare[1], rest_s / bare[0])
     return OnGpu(card.name, step, (low, high), rest, optimizer, copies, *speedups, card.value("capacity"))
-
-
-def _gpu_s(operators: Sequence[Operators], launches: int, dtype: str, card: Gpu, factor: float | None) -> Span | str:
-    spans = work_on(operators, dtype, card)
-    if isinstance(spans, str):
-        return spans
-    if factor is not None:
-        middle_s = factor * sum(span.middle_s for span in spans)
-        return MEASURED[0] * middle_s, MEASURED[1] * middle_s + QUEUED_S * launches
-    return sum(span.low_s for span in spans), sum(span.high_s for span in spans) + QUEUED_S * launches
 
 
 def _joined(profile: Profile, host: Span, gpu: Span, loading: float) -> Span:

@@ -59,7 +59,7 @@ class Script:
         self._path, self.profile, self._plan = os.path.abspath(words[0]), Profile(words[0]), Plan(**plan)
         self._tasks, self._before = self._later(), None
         self.watcher = Watcher(self._plan, lambda: next(self._tasks, False))
-        self._tracer = self._counting = self.main = None  # type: Any
+        self.main: Any = None
         self._began_s, self._said_s = time.monotonic(), 0.0
         self._thread, self._samples, self._is_sampled = get_ident(), list[tuple[str, str]](), True
         self._turns: Counter[int] = Counter()
@@ -105,23 +105,22 @@ class Script:
         if why := next((why for why, holds in obstacles.items() if holds), ""):
             self.watcher.lose("launches", why)
             return
-        self._tracer, steps = Tracer(), list[StepNotes]()
-        while len(steps) < self._plan.traced and (not steps or steps[0][1] - steps[0][0] < 2.0):
-            yield True
-            steps.append(self.watcher.between(*self.watcher.later))
-        tracer, self._tracer, self.profile.traced = self._tracer, None, True
-        self.profile.parts = split_host(self.profile.regions, steps, tracer.stop(), self._train)
+        tracer, steps = Tracer(), list[StepNotes]()
+        try:
+            while len(steps) < self._plan.traced and (not steps or steps[0][1] - steps[0][0] < 2.0):
+                yield True
+                steps.append(self.watcher.between(*self.watcher.later))
+        finally:
+            spans = tracer.stop()
+        self.profile.traced = True
+        self.profile.parts = split_host(self.profile.regions, steps, spans, self._train)
 
     def _counted(self) -> Iterator[bool]:
         from .tracing import Counting
 
-        self._counting = Counting(self.watcher)
-        try:
-            self._counting.start()
+        with Counting(self.watcher) as counting:
             yield True
-        finally:
-            self._counting.stop()
-        self._counting.fill(self.profile)
+        counting.fill(self.profile)
 
     # The answer -------------------------------------------------------------------------------------------------------
 
@@ -197,21 +196,21 @@ class Script:
 
     def _sample(self) -> None:
         while self._is_sampled:
-            time.sleep(BRIEF_S if self.watcher.phase == "later" else LONG_S)
+            phase = self.watcher.phase
+            time.sleep(BRIEF_S if phase == "later" else LONG_S)
+            if phase == "timed" and self._before is None:
+                self._before = sys.modules["gpubench.measure.disturbance"].read_counters((), family=True)
             frame = sys._current_frames().get(self._thread) if self._is_sampled else None
-            if self._is_sampled and self._look(time.monotonic() - self._began_s, frame):
+            if phase == "warm" and self.watcher.rank == len(RANKS):
+                self._say_place(time.monotonic() - self._began_s, frame)
+            if phase != "timed" and self._is_sampled:
                 own = [each for each in frames(frame) if each.f_code.co_filename == self._path]
                 self._turns.update(each.f_lineno for each in own[-1:])
                 region = next(iter(self.watcher.stacks[self._thread]), PYTHON)
                 self._samples.append((region, line_of(frame)))
 
-    def _look(self, seconds: float, frame: Any) -> bool:
-        """Say where a script is that has no step yet; return whether to sample its lines."""
-        phase = self.watcher.phase
-        if phase == "timed" and self._before is None:
-            self._before = sys.modules["gpubench.measure.disturbance"].read_counters((), family=True)
-        if phase != "warm" or self.watcher.rank < len(RANKS):
-            return phase != "timed"
+    def _say_place(self, seconds: float, frame: Any) -> None:
+        """Say where a script is that has no step yet, or give it up."""
         own = next(frames(frame), None)
         place = f"{own.f_code.co_name}(), {line_of(frame)}" if own else "an import"
         if seconds >= NO_STEP_S:
@@ -220,15 +219,11 @@ class Script:
         if seconds >= self._said_s + SAID_S:
             self._said_s = seconds
             print(f"gpubench profile: no step yet after {seconds:.0f} s: in {place}", file=sys.stderr, flush=True)
-        return True
 
     def stop(self) -> None:
         """End the sampling, and a phase that has begun."""
         self._is_sampled = False
-        if self._tracer is not None:
-            self._tracer.stop()
-        if self.watcher.counting is not None:
-            self._counting.stop()
+        self._tasks.close()
 
     def close(self, failure: BaseException | None) -> None:
         """Take the answer from a script that has ended by itself, or refuse one."""

@@ -88,14 +88,15 @@ class Counting:
         self._dtype = self._device = ""
         self._is_apart, self._other = False, (dict[Any, Any](), 0)
 
-    def start(self) -> None:
+    def __enter__(self) -> Counting:
         """Begin to count in this thread."""
         self._seen = self._stack.enter_context(watched())
         for name in (*WAITING, "to", "cuda"):
             self._stack.enter_context(replacing(torch.Tensor, name, partial(self._noting, name)))
         self._watcher.counting = self
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the counting; the modes of torch are left in the opposite order."""
         self._watcher.counting = None
         self._stack.close()
