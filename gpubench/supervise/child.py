@@ -122,11 +122,8 @@ def _text(error: BaseException) -> str:
 
 def become_child() -> None:
     """Bind this process to the life of the supervisor, which may ask for the stacks of its threads, and put the working
-    folder on the import path as ``python -m pytest`` does, for modules next to the tests.
-
-    A folder that holds another gpubench comes last, after this package's folder, since the processes that are started
-    from here inherit this path.
-    """
+    folder on the import path as ``python -m pytest`` does. A folder that holds another gpubench comes last, since the
+    processes that are started from here inherit this path."""
     die_with_supervisor()
     here, ours = os.getcwd(), str(PACKAGE.parent)
     if not os.environ.get("PYTHONSAFEPATH") and here != ours:

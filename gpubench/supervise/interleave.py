@@ -49,12 +49,10 @@ class Environment:
 
 
 def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
-    """Return the environment that ``text`` describes: a Python, or the folder of a checkout.
-
-    A checkout's code comes first on the import path. Its benchmark files are used if it has any, and the Python of its
-    ``.tox/measure`` or ``.venv`` if that can measure. A Python measures the benchmarks of the project in the working
-    folder. Raises UsageError if ``text`` is neither.
-    """
+    """Return the environment that ``text`` describes: a Python, which measures the benchmarks of the project in the
+    working folder, or the folder of a checkout. A checkout's code comes first on the import path; its benchmark files
+    are used if it has any, and the Python of its ``.tox/measure`` or ``.venv`` if that can measure. Raises UsageError
+    if ``text`` is neither."""
     folder = Path(text).resolve() if Path(text).is_dir() else None
     if folder:
         python = next((path for part in _PYTHONS if _can_measure(path := str(folder / part))), sys.executable)
@@ -110,8 +108,7 @@ class _Collected(Exception):
 
 @contextlib.contextmanager
 def _refusing(side: Environment, folder: Path) -> Iterator[None]:
-    """Raise UsageError for events that only another version of gpubench can have written, and for files that can't be
-    written."""
+    """Raise UsageError for events of another version of gpubench, and for files that can't be written."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, RunFileError) as error:
@@ -243,9 +240,8 @@ class Interleave:
     def pair(
         self, number: int, stage: str, chosen: Mapping[str, Collection[str]] | None = None
     ) -> tuple[Path, Path] | None:
-        """Measure the ``chosen`` tests (by default all) on both sides; return the run files, or None if it was
-        interrupted. Odd pairs begin with new. Raises UsageError if an environment can't measure, OutOfTime at
-        ``stop_at``."""
+        """Measure the ``chosen`` tests (by default all) on both sides, in odd pairs new first; return the run files, or
+        None if it was interrupted. Raises UsageError if an environment can't measure, OutOfTime at ``stop_at``."""
         if number and not (self.folder / "turns").is_dir():
             raise UsageError(f"{self.folder}: the folder of results has gone")
         sides, runs = (self.base, self.new), dict[str, Any]()

@@ -95,8 +95,7 @@ def bound(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _environment(imports: Sequence[str]) -> dict[str, str]:
-    """Return the child's environment, in which this package can be imported even if it isn't installed. Raises
-    UsageError if the working folder is gone."""
+    """The child's, in which this package can be imported even if it isn't installed."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -132,11 +131,11 @@ def run_process(
 ) -> ProcessEnd:  # fmt: skip
     """Run the child, pass its events on as they arrive, and return how it ended.
 
-    The child has its own process group, so Ctrl-C reaches only this process, which passes on the first one, so that
-    pytest finishes; a second one kills. The process is ended by a case that takes longer than ``deadline_s``, by
-    silence between cases for longer than that and SILENCE_S, by FAREWELL_S without an end after its last benchmark, by
-    the failure of a rank, by a line of its journal that can't be read, and by an exception from ``on_event``, which is
-    raised again, or KeyboardInterrupt after an interrupt.
+    The child has its own process group: the first Ctrl-C is passed on, so that pytest finishes, a second one kills. The
+    process is ended by a case that takes longer than ``deadline_s``, by silence between cases for longer than that and
+    SILENCE_S, by FAREWELL_S without an end after its last benchmark, by the failure of a rank, by a line of its journal
+    that can't be read, and by an exception from ``on_event``, which is raised again, or KeyboardInterrupt after an
+    interrupt.
     """
     with contextlib.closing(_Log(log)) as output, contextlib.closing(Follower(ledger)) as follower:
         own = arguments[0] == sys.executable  # it asks by itself to end with this process
@@ -188,15 +187,14 @@ class _Log:
     def size(self) -> int:
         return os.fstat(self._file.fileno()).st_size
 
-    def tail(self, most: int) -> bytes:
-        """Return at most so many bytes of the end."""
+    def _tail(self, most: int) -> bytes:
         self._file.seek(max(0, self.size - most))
         return self._file.read(most)
 
     def trim(self) -> None:
         """Cut off everything between the first line and the end of a log that is too large."""
         if self.size > LOG_LIMIT:
-            end = self.tail(LOG_TAIL)
+            end = self._tail(LOG_TAIL)
             self._file.seek(0)
             head = self._file.readline(1000)
             self._file.seek(0)
@@ -207,7 +205,7 @@ class _Log:
     def last_line(self, since: int) -> str:
         """Return the last line after this position, or the line in which Python reports a fatal error."""
         new = self.size - since if since <= self.size else self.size  # it may have been cut off meanwhile
-        words = map(str.strip, self.tail(min(100_000, new)).decode("utf-8", "replace").splitlines())
+        words = map(str.strip, self._tail(min(100_000, new)).decode("utf-8", "replace").splitlines())
         lines = [line for line in words if not _MARKS.fullmatch(line)]
         fatal = [line for line in lines if line.startswith("Fatal Python error")]
         return (fatal[:1] or lines[-1:] or [""])[0][:300]
@@ -218,21 +216,16 @@ class _Watch:
 
     def __init__(self, child: subprocess.Popen[bytes], log: _Log, follower: Follower, deadline_s: float) -> None:
         self._child, self._log, self._follower, self._deadline_s = child, log, follower, deadline_s
-        self._patient_until, self._latest_event = math.inf, time.monotonic()
+        self.interrupted, self._patient_until, self._latest_event = False, math.inf, time.monotonic()
         self._case: str | None = None
         self._left: set[str] | None = None
         self._log_start, self._lingering, self._timeout = log.size, False, ""
         self._reports: dict[str, Event] = {}
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether the child was asked to finish."""
-        return self._patient_until < math.inf
-
     def interrupt(self, _number: int, _frame: object) -> None:
         """Handle a signal: ask the child to finish, or kill it if it was asked before."""
         _signal(self._child, kill=self.interrupted)
-        self._patient_until = time.monotonic() + PATIENCE_S
+        self.interrupted, self._patient_until = True, time.monotonic() + PATIENCE_S
 
     def note(self, event: Event) -> None:
         """Take an event of the child into account."""
@@ -280,8 +273,8 @@ class _Watch:
         code = inner(finish, "code")
         code = self._child.returncode if code is None else code
         why = "ended the measuring process" if finish else signal_or_code(code)
-        said = failure or self._log.last_line(self._log_start)
         status = "timeout" if self._timeout else "error" if finish or self._follower.unreadable else "crashed"
+        said = failure or self._log.last_line(self._log_start)
         reason = self._timeout or ": ".join(filter(None, (why, said)))
         if self._follower.unreadable:
             reason = f"its journal can't be read, perhaps because json was changed: {self._follower.unreadable}"

@@ -91,11 +91,9 @@ def described(paths: Sequence[str], source: str) -> str:
 
 
 def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> list[str]:
-    """Return pytest's options for files that are measured by a process started in ``folder``: their root, and the parts
-    of a project's ``addopts`` and of PYTEST_ADDOPTS that are taken over. The options ``given`` count more.
-
-    The project is found by pytest's own search, which isn't public.
-    """
+    """Return pytest's options for files that are measured by a process started in ``folder``: their root, found by
+    pytest's own search, which isn't public, and the parts of a project's ``addopts`` and of PYTEST_ADDOPTS that are
+    taken over. The options ``given`` count more."""
     import pytest
     from _pytest.config.findpaths import load_config_dict_from_file, locate_config
 
@@ -126,9 +124,8 @@ def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = (
 
 
 def _taken_over(addopts: str | Sequence[Any], file: bool = True) -> list[str]:
-    """Return the options that decide which modules pytest imports, and how; others are for testing, not for measuring.
-    A plugin without which nothing is measured stays. ``file``: whether a configuration file can be named. Raises
-    UsageError for a quotation without an end."""
+    """Return the options that decide which modules pytest imports, and how, except a plugin's without which nothing is
+    measured. ``file``: whether a configuration file can be named."""
     try:
         given = shlex.split(addopts) if isinstance(addopts, str) else map(str, addopts)
         options, _ = _PARSER.parse_known_args([*given])

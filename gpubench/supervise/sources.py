@@ -69,12 +69,9 @@ class Checkout(NamedTuple):
 
 def shared_code(base: Checkout, new: Checkout) -> str:
     """Return in words which modules a side imports from elsewhere than its own checkout; empty if each side measured
-    its own code.
-
-    Wrong are modules that lie in the other side's checkout or were installed from it, and modules of the project that
-    both sides import from one place outside of their checkouts. Benchmark files, and modules beside them, may be the
-    same on both sides.
-    """
+    its own code. Wrong are modules that lie in the other side's checkout or were installed from it, and modules of the
+    project that both sides import from one place outside of their checkouts, except benchmark files and modules beside
+    them."""
     folders = base.folder.resolve(), new.folder.resolve()
     is_gpubench = all((folder / "gpubench").is_dir() or (folder / "src/gpubench").is_dir() for folder in folders)
     foreign, shared = dict[str, str](), True

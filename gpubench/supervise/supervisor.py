@@ -34,11 +34,9 @@ class Unable(GpubenchError):
 
 
 def read_run(ledger: Path) -> tuple[Event, list[Event]]:
-    """Return the run that a journal describes, and all its events, checked like a results file.
-
-    Raises RunFileError for a journal that can't be resumed. Raises UsageError for one that was begun elsewhere, unless
-    a user at a terminal agrees: its files and options are code, and may come from anybody.
-    """
+    """Return the run that a journal describes, and all its events, checked like a results file. Raises RunFileError for
+    a journal that can't be resumed, UsageError for one that was begun elsewhere, unless a user at a terminal agrees:
+    its files and options are code, and may come from anybody."""
     events = read_ledger(ledger)
     run = next((event for event in events if event["event"] == "run"), None)
     if run is None:
@@ -173,8 +171,7 @@ class Supervisor:
         return False
 
     def _write_again(self) -> None:
-        """Write the journal, which a test has removed, replaced or renamed with its folder, from the events that are
-        here. Raises Unwritten if that can't be done."""
+        """Write the journal, which a test has removed or replaced, from the events that are here."""
         self._say(f"{self.ledger} has gone while it was measured: written again")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -189,7 +186,7 @@ class Supervisor:
         self.on_event(event)
 
     def _write_end(self, index: int, ended: process.ProcessEnd) -> None:
-        """Record how the last case of a dead process ended, which that process couldn't."""
+        """Record how the last case of a dead process ended."""
         begun = next(e for e in reversed(self.events) if e["event"] == "start" and e["fullname"] == ended.case)
         end: Event = {"event": "end", "process": index, "fullname": ended.case, "status": ended.status}
         end |= {"reason": without_paths(ended.reason), "case": begun["case"]}
