@@ -45,8 +45,8 @@ from ..runfile.schema import (
 )
 from ..runfile.version import __version__
 from ..runfile.writer import fit, text_of, without_paths
+from ..supervise.child import loaded_modules
 from ..supervise.process import MODULES
-from ..supervise.sources import loaded_modules
 from .parametrize import shown_library
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Sequence
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pluggy import HookimplMarker
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 300
 """Most characters of a reason."""
+INSTALLED = ("site-packages", "dist-packages")
+"""Names of the folders that hold installed packages."""
 
 
 def die_with_supervisor() -> None:
@@ -131,6 +134,24 @@ def become_child() -> None:
         sys.path[:] = [*sys.path, ours, here] if hides else [here, *sys.path]
     if STACKS_ASKED is not None:  # even while the process hangs outside of Python
         faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
+
+
+def loaded_modules() -> dict[str, str]:
+    """Return the files of this process's modules, without the standard library and without modules that lie within
+    their installed package."""
+    files: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, ModuleType) and name.partition(".")[0] not in {*sys.stdlib_module_names, "__main__"}:
+            file = object.__getattribute__(module, "__dict__").get("__file__")  # a lazy module must not be loaded
+            parent = Path(files.get(name.rpartition(".")[0], ""))
+            if isinstance(file, str) and not (is_installed(file) and parent.parent in Path(file).parents):
+                files[name] = os.path.abspath(file)
+    return files
+
+
+def is_installed(file: str | Path) -> bool:
+    """Whether a file lies in an environment's folder of installed packages."""
+    return any(part in INSTALLED for part in Path(file).parts)
 
 
 def run_pytest(words: Sequence[str]) -> int:

@@ -21,9 +21,17 @@ from gpubench.errors import UsageError
 from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave, process
-from gpubench.supervise.interleave import Environment, Interleave, OutOfTime, SameCode, find_environment
+from gpubench.supervise.interleave import (
+    Checkout,
+    Environment,
+    Interleave,
+    OutOfTime,
+    SameCode,
+    differing_libraries,
+    find_environment,
+    shared_code,
+)  # fmt: skip
 from gpubench.supervise.process import Interpreter, suite
-from gpubench.supervise.sources import Checkout, differing_libraries, shared_code
 from gpubench.supervise.supervisor import Unable
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
