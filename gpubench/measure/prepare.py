@@ -272,7 +272,7 @@ class Preparation:
         """Estimate the seconds of a call in float64, and return the accelerator that makes it, if a CPU takes long and
         the accelerator is faster and has three times the memory that the call has needed so far."""
         plan, home, rates = self.plan, self.plan.home, self.plan.session.rates
-        seconds, _ = rates.estimate(work, CPU, "float64")
+        seconds = rates.estimate(work, CPU, "float64")[0]
         if seconds is None or seconds <= _LONG_REFERENCE or not home.accelerator or isinstance(home, SimulatedDevice):
             return seconds, None
         if home.lacks("float64") or plan.case.implementation != TORCH or plan.request.check is not True:

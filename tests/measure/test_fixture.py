@@ -279,35 +279,25 @@ def test_samples_are_thinned_evenly_and_statistics_keep_all_of_them(measure):
     assert thin([1.0, 2.0]) == [1.0, 2.0]
 
 
-def test_a_failed_cases_tensors_are_freed(bench):
+@pytest.mark.parametrize("device", ["cpu", "demo"])
+def test_a_cases_tensors_are_in_no_circle_and_freed_if_it_fails(bench, device):
     source = """
         import gc, torch, weakref
+        gc.disable()
         seen = []
+        def test_it(gpubench):
+            x = gpubench.randn(1000)
+            seen.append(weakref.ref(x))
+            gpubench(torch.neg, x)
+            del x
+            assert seen.pop()() is None
         def test_fails(gpubench):
             x = gpubench.randn(1000)
             seen.append(weakref.ref(x))
-            gc.disable()
             gpubench.declare(check=torch.abs)(torch.neg, x)
-        def test_freed():
-            gc.enable()
-            assert seen[0]() is None
+        def test_freed(): assert seen[0]() is None
         """
-    bench(source, apart=True, failed=1, passed=1)
-
-
-@pytest.mark.parametrize("device", ["cpu", "demo"])
-def test_a_measured_case_s_tensors_are_in_no_circle(bench, device):
-    source = """
-        import gc, torch, weakref
-        def test_it(gpubench):
-            x = gpubench.randn(1000)
-            seen = weakref.ref(x)
-            gc.disable()
-            gpubench(torch.neg, x)
-            del x
-            assert seen() is None
-        """
-    bench(source, f"--gpubench-device={device}", apart=True, passed=1)
+    bench(source, f"--gpubench-device={device}", apart=True, failed=1, passed=2)
 
 
 LATER = """
