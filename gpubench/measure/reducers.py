@@ -4,15 +4,14 @@ made again by their places, so that they share memory as before."""
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 import functools
 import types
 import weakref
 from array import array as Buffer
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..devices.lazy import np, torch
@@ -69,8 +68,7 @@ class Memory:
     def __init__(self, dtype: torch.dtype | None, device: torch.device | None) -> None:
         self.dtype, self.device = dtype, device
         self.alive: list[Any] = []  # copies of objects that the call refers to weakly
-        self._blocks: dict[Any, Block] = {}
-        self._starts: defaultdict[str, list[int]] = defaultdict(list)
+        self._blocks: dict[tuple[str, int, int], Block] = {}  # by device, address and bytes
 
     def of_storage(self, storage: Any) -> Block:
         """Return the block of a tensor's storage."""
@@ -100,16 +98,8 @@ class Memory:
         return Owner(block)
 
     def _block(self, key: str, own: int, nbytes: int, source: Any, start: int, device: Any) -> Block:
-        name: Any = (key, start) if nbytes else (key, own, 0)
-        known = self._blocks.get(name)
-        if nbytes and (known is None or known.nbytes != nbytes):
-            starts = self._starts[key]
-            place = bisect.bisect_left(starts, start)
-            before = place and starts[place - 1] + self._blocks[key, starts[place - 1]].nbytes > start
-            if before or (place < len(starts) and starts[place] < start + nbytes):
-                raise Uncopyable("the call uses an array and a tensor that share a part of their memory")
-            starts.insert(place, start)
-        block = self._blocks.setdefault(name, Block(nbytes, source, start, device))
+        place = key, start if nbytes else own, nbytes
+        block = self._blocks.setdefault(place, Block(nbytes, source, start, device))
         block.uses += 1
         return block
 
@@ -131,7 +121,10 @@ class Memory:
         return self.dtype.to_complex() if dtype.is_complex else self.dtype
 
     def total_bytes(self) -> int:
-        """Return the bytes of all copies."""
+        """Return the bytes of all copies. Raises :class:`Uncopyable` if two blocks overlap."""
+        for (device, start, nbytes), (other, after, _) in pairwise(sorted(place for place in self._blocks if place[2])):
+            if device == other and start + nbytes > after:
+                raise Uncopyable("the call uses an array and a tensor that share a part of their memory")
         width = self.dtype.itemsize if self.dtype else 1
         return sum(
             each.nbytes // each.width * (width if each.convert else each.width) for each in self._blocks.values()
