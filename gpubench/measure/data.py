@@ -314,7 +314,7 @@ def dispatch_mode() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Uncompiled(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __init__(self, handle: Any) -> None:
+        def __init__(self, handle: Any = None) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
             self._handle = handle
 

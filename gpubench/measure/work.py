@@ -131,18 +131,12 @@ def _recurrent_weights(call: Mapping[str, Any]) -> list[Any]:
     return [weight for weight in weights if weight.dim() > 1]
 
 
-def _recurrent(call: Mapping[str, Any]) -> int:
-    """Count a product of each step with all weights."""
-    rows = call["input"].numel() // call["input"].shape[-1]
-    return int(2 * rows * sum(weight.numel() for weight in _recurrent_weights(call)))
-
-
 _RECURRENT = "(mkldnn|_cudnn|miopen)_rnn(_layer)?"
 _OWN: dict[str, Callable[[Mapping[str, Any]], int]] = {
     "mm": _product,
     r"_scaled_dot_product_\w+": _attention,
     "_weight_int8pack_mm": lambda call: 2 * call["self"].numel() * call["mat2"].shape[0],
-    _RECURRENT: _recurrent,
+    _RECURRENT: lambda call: 2 * call["input"][..., 0].numel() * sum(each.numel() for each in _recurrent_weights(call)),
 }
 """Formulas of operators by torch's names, with the arguments by name, that torch lacks or that count other work. A
 backward pass has twice the work: of attention four products, without torch's fifth, which makes the scores again; of
