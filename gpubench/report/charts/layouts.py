@@ -289,14 +289,15 @@ class NamedRows:
         beside: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "va": "center", "color": page.ink("text")}
         for at, words, weight in names:
             page.note(axes, words, (0, at), (-left * PX, 0), fontsize=NORMAL * PX, fontweight=weight, **beside)
-        limits = self._scale(page, axes, [mark for _, mark in marks])
+        room = axes.get_position().width * PAGE_WIDTH
+        limits = self._scale(page, axes, [mark for _, mark in marks], room)
         for at, mark in marks:
             looks = {"fontsize": SMALL * PX, "fontweight": "bold", "ha": "right", **beside}
             page.note(axes, mark.words, (0, at), (-6, 0), **looks)
             self._draw_mark(page, axes, mark, at, limits)
 
-    def _scale(self, page: Page, axes: Axes, marks: Sequence[RowMark]) -> Ends:
-        """Set the axis and return the ends at which bars are cut."""
+    def _scale(self, page: Page, axes: Axes, marks: Sequence[RowMark], room: float) -> Ends:
+        """Set the axis of ``room`` pixels and return the ends at which bars are cut."""
         axes.grid(True, axis="x")
         values = [value for mark in marks for value in (mark.value, mark.limit, mark.second) if value] or [1.0]
         if self.unit == PERCENT:
@@ -307,7 +308,7 @@ class NamedRows:
             return 0, high
         limits = _padded(values, [end for mark in marks for end in mark.ends], [1.0] * bool(self.sides), 0.04, 2.0)
         axes.set(xscale="log", xlim=limits)
-        set_ticks(axes.xaxis, log_ticks(*limits, self.unit, 5))
+        set_ticks(axes.xaxis, log_ticks(*limits, self.unit, 5, room))
         if self.sides:
             axes.axvspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
             axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"), solid_capstyle="butt")

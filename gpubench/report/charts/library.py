@@ -1,4 +1,6 @@
-"""Load matplotlib so that no setting of the user can fail. The module is imported before any other that draws."""
+"""Load matplotlib with its defaults, before any other module of this folder: the user's settings may break the import,
+as a notebook names its own backend to every program that a cell starts, and a ``matplotlibrc`` may be in any encoding.
+The user's own pictures in this process then have the settings that can be used."""
 
 import contextlib
 import os
@@ -7,11 +9,7 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-
-def load_matplotlib() -> None:
-    """Import matplotlib with its defaults, since the user's settings may break the import: a notebook names its own
-    backend to every program that a cell starts, and a ``matplotlibrc`` may be in any encoding. Then give the user's own
-    pictures in this process the settings that can be used."""
+if "matplotlib" not in sys.modules:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         Path(folder, "matplotlibrc").touch()  # an empty file stands for the defaults
@@ -23,7 +21,3 @@ def load_matplotlib() -> None:
         matplotlib.rc_file(matplotlib.matplotlib_fname(), use_default_template=False)
     with contextlib.suppress(ValueError):
         matplotlib.rcParams.update({"backend": name} if (name := os.environ.get("MPLBACKEND")) else {})
-
-
-if "matplotlib" not in sys.modules:
-    load_matplotlib()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, pairwise
 from statistics import fmean
 from textwrap import wrap
 from typing import Any, NamedTuple, Protocol
@@ -174,14 +174,11 @@ class Page:
         return axes.annotate(words, at, offset, textcoords="offset points", **how)
 
     def _handle(self, key: Key) -> Artist:
-        dashed, tick = key.look == "dashed", key.look == "tick"
         return Line2D(
             [], [], color=self.ink(key.role), linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
-            linestyle=(0, (4, 2)) if dashed else "-", solid_capstyle="butt",
+            linestyle=(0, (4, 2)) if key.look == "dashed" else "-", solid_capstyle="butt",
             marker={"bar": "", "tick": "|"}.get(key.look, shape_of(key.role)),
-            markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
-            markerfacecolor=self.ink("page" if dashed else key.role),
-            markeredgewidth=1.4 * dashed + 2.4 * tick,
+            markersize={"dashed": 3.6, "tick": 11.0}.get(key.look, 6.5), markeredgewidth=2.4 * (key.look == "tick"),
         )  # fmt: skip
 
 
@@ -189,10 +186,10 @@ def swatch(key: Key) -> str:
     """Return an ``svg`` element with the look of a key in the legend of a web page."""
     ink = f"var(--{colour(LIGHT, key.role)[1:]})"
     style = MarkerStyle("|" if key.look == "tick" else shape_of(key.role))
-    shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(11, -11))
+    size, edge = 5 if key.look == "dashed" else 11, 3.0 if key.look == "tick" else 1.5
+    shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(size, -size))
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in np.asarray(shape.to_polygons(closed_only=False)[0]))
-    face, width = ("var(--paper)" if key.look == "dashed" else ink, 3.0 if key.look == "tick" else 1.5)
-    mark = f'<polygon points="{points}" fill="{face}" stroke="{ink}" stroke-width="{width}"/>'
+    mark = f'<polygon points="{points}" fill="{ink}" stroke="{ink}" stroke-width="{edge}"/>'
     if key.look in ("line", "dashed"):
         dash = ' stroke-dasharray="4 2"' * (key.look == "dashed")
         mark = f'<path d="M-14 0H14" stroke="{ink}" stroke-width="2"{dash}/>{mark}'
@@ -235,9 +232,10 @@ def tick_text(value: float, unit: str) -> str:
     return f"{value:,.0f}×" if value >= 1000 else f"{value:.3g}×"
 
 
-def log_ticks(low: float, high: float, unit: str, most: int = 6) -> dict[float, str]:
-    """Return ticks at 1, 2, 5, 10 … of a logarithmic axis, or at powers of ten: below 1× they are round too, read as
-    times slower. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
+def log_ticks(low: float, high: float, unit: str, most: int = 6, room: float = math.inf) -> dict[float, str]:
+    """Return ticks at 1, 2, 5, 10 … of a logarithmic axis, or at powers of ten, as many as there is room for in pixels:
+    below 1× they are round too, read as times slower. EngFormatter would write millisamples, :func:`tick_text`
+    doesn't."""
     fine, coarse, linear = (
         [float(value) for value in locator.tick_values(low, high) if low <= value <= high]
         for locator in (LogLocator(subs=(1, 2, 5), numticks=99), LogLocator(subs=(1,), numticks=99), MaxNLocator(4))
@@ -246,21 +244,26 @@ def log_ticks(low: float, high: float, unit: str, most: int = 6) -> dict[float, 
     values = values if len(values) > 1 else linear
     step = math.ceil(len(values) / most)
     start = values.index(1.0) % step if 1.0 in values else 0  # 1× is one of them
-    return {value: tick_text(value, unit) for value in values[start::step]}
+    labels = {value: tick_text(value, unit) for value in values[start::step]}
+    apart = all(_apart(*both, room / math.log(high / low)) for both in pairwise(labels.items()))
+    return labels if apart or most == 2 else log_ticks(low, high, unit, most - 1, room)
 
 
 def size_ticks(sizes: Iterable[float], name: str, room: float) -> dict[float, str]:
     """Return ticks at sizes that were measured, the largest always, as many as there is room for in pixels."""
     values = sorted(set(sizes), reverse=True)
-    span = math.log(values[0] / values[-1]) or 1.0
-    labels: dict[float, str] = {}
-    for value in values:
-        label = size_text(value, name)
-        last, beside = next(reversed(labels.items()), (math.inf, ""))
-        need = (text_width(label, TINY) + text_width(beside, TINY)) / 2 + 6
-        if math.log(last / value) / span * room >= need:
-            labels[value] = label
+    scale = room / (math.log(values[0] / values[-1]) or 1.0)
+    labels = {values[0]: size_text(values[0], name)}
+    for tick in ((value, size_text(value, name)) for value in values[1:]):
+        if _apart(tick, next(reversed(labels.items())), scale):
+            labels |= [tick]
     return labels
+
+
+def _apart(one: tuple[float, str], other: tuple[float, str], scale: float) -> bool:
+    """Whether two ticks' labels have room beside each other, at ``scale`` pixels for a factor of e."""
+    width = (text_width(one[1], TINY) + text_width(other[1], TINY)) / 2
+    return math.log(other[0] / one[0]) * scale >= width + 6
 
 
 def set_ticks(axis: Axis, labels: dict[float, str]) -> None:

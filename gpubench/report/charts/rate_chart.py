@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import attrgetter
 
 from ...runfile.matching import is_expression
 from ...runfile.quantities import listed
@@ -14,7 +13,7 @@ from ..number import SECONDS, Sign
 from ..study import TIME, Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import by_size, curve, keys, not_drawn, panel_title, plainest_line
+from .selection import by_size, curve, keys, panel_title, plainest_line
 from .theme import DTYPE_ROLES
 
 _MOST_DEFAULT = 2
@@ -26,8 +25,7 @@ def rate_figures(study: Study) -> list[Figure]:
     """Return pictures of the rates of every kind of work, and of times; by default a report shows the rates of the
     first kinds."""
     plain = study.several_runs or bool(study.names.accelerators)
-    figures: list[Figure] = []
-    leaders: list[Figure] = []
+    figures, leaders = list[Figure](), list[Figure]()
     for members in in_order(row for row in study.single_device if not (plain and row.library)):
         by_rate = sorted(grouped(members, lambda row: row.rate).items(), key=lambda item: -len(item[1]))
         made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate, members)]
@@ -48,44 +46,40 @@ def time_by_size(study: Study, workload: str) -> list[Figure]:
 
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequence[Measured] = ()) -> list[Figure]:
-    """A panel for each workload and dtype; lines are devices. None where nothing was measured at several sizes. The
-    small print names ``members`` of the kind that have no such rate."""
-    panels, timed = _plainest_panels(study, lines_of(rows, rate.of)), rate is TIME
+    """A panel for each workload and dtype, those of most sizes first; lines are devices, in the plainest form. None
+    where nothing was measured at several sizes. The small print names ``members`` of the kind that have no such
+    rate."""
+    panels, timed = list[Lines](), rate is TIME
+    for same in grouped(lines_of(rows, rate.of), lambda line: (line.last.result.workload, line.last.dtype)).values():
+        if several := [line for line in same if len(line.points) > 1]:
+            setting = plainest_line(several).setting
+            panels.append([line for line in several if line.setting == setting])
+    panels.sort(key=lambda same: (-max(len(line.points) for line in same), plainness(same[0].items[-1])))
+    by_device = (sorted(same, key=lambda line: study.names.order(line.last)) for same in panels[:MOST_PANELS])
+    panels = [same[:MOST_CURVES] for same in by_device]
     if not panels:
         return []
     used = [row for same in panels for line in same for row in line.items]
-    workloads, dtypes = (len({getattr(row.result, of) for row in used}) for of in ("workload", "dtype"))
+    cases, dtypes = {row.result.workload: row.result for row in used}, {row.result.dtype for row in used}
     drawn = []
     for same in panels:
-        title = panel_title(same[0], workloads > 1, dtypes > 1)
+        title = panel_title(same[0], len(cases) > 1, len(dtypes) > 1)
         drawn.append(Panel(title, same[0].size_name, tuple(curve(study, line, rate.unit) for line in same)))
     first, case = rows[0], used[0].result
-    cases = {row.result.workload: row.result for row in used}
     own = {words.name(each) if is_expression(name) else name.partition(".")[0] for name, each in cases.items()}
     subject = first.kind.heading if first.kind else listed(sorted(own), 3)
-    subject = f"{words.name(case) if workloads == 1 else subject}: {rate.label.lower()} by size"
+    subject = f"{words.name(case) if len(cases) == 1 else subject}: {rate.label.lower()} by size"
     ends = next(filter(None, map(_ends, panels)), [])
-    cell = attrgetter("time.mark" if timed else "starred_speed")
-    told = ", ".join(f"{study.names.short(study.names.of(row))} {cell(row)}" for row in ends)
-    finding = f"{words.benchmark(ends[0].result)}: {told}" if ends else Sign.UNKNOWN
+    told = [f"{study.names.short(study.names.of(row))} {row.time.mark if timed else row.starred_speed}" for row in ends]
+    finding = f"{words.benchmark(ends[0].result)}: {', '.join(told)}" if ends else Sign.UNKNOWN
     finding = f"{finding}. {'Lower' if timed else 'Higher'} is better"
     name = f"{'time' if timed else rate.label.lower().replace(' ', '-')}-{first.result.kind or 'own'}"
     note = _BARS + "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
-    note += not_drawn(members, rows, "work counted otherwise or unknown")
+    there = {words.name(row.result) for row in rows}
+    if missing := [name for name in dict.fromkeys(words.name(row.result) for row in members) if name not in there]:
+        note += f"Not drawn (work counted otherwise or unknown): {listed(missing, 3)}. "
     chart = LinePanels(tuple(drawn), rate.unit, keys(study, used))
     return by_size(study, Figure(name, "time" if timed else "rate", subject, finding, note, chart), used)
-
-
-def _plainest_panels(study: Study, lines: Sequence[Line[Measured]]) -> list[Lines]:
-    """A panel for each workload and dtype, in its plainest form: the lines of several sizes, one a device. Those of
-    most sizes come first."""
-    panels: list[Lines] = []
-    for members in grouped(lines, lambda line: (line.last.result.workload, line.last.dtype)).values():
-        if several := [line for line in members if len(line.points) > 1]:
-            setting = plainest_line(several).setting
-            panels.append([line for line in several if line.setting == setting][:MOST_CURVES])
-    panels.sort(key=lambda same: (-max(len(line.points) for line in same), plainness(same[0].items[-1])))
-    return [sorted(same, key=lambda line: study.names.order(line.last)) for same in panels[:MOST_PANELS]]
 
 
 def _ends(lines: Lines) -> list[Measured]:
@@ -96,8 +90,12 @@ def _ends(lines: Lines) -> list[Measured]:
 
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     """A panel a device with all libraries on it, a line an expression, in the plainest setting."""
+
+    def library(row: Measured) -> str:
+        return f"by {study.names.of(row)}" * bool(row.library)
+
     roles = dict(zip(dict.fromkeys(row.result.workload for row in rows), DTYPE_ROLES[:MOST_CURVES], strict=False))
-    lines = [line for line in lines_of(rows, TIME.of) if _name(line) in roles]
+    lines = [line for line in lines_of(rows, TIME.of) if line.last.result.workload in roles]
     if not lines:
         return []
     setting = min(lines, key=lambda line: plainness(line.last)).setting
@@ -105,22 +103,15 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     by_device = list(grouped(lines, lambda line: line.last.source[:2]).values())[:MOST_PANELS]
     panels = []
     for same in by_device:
-        curves = (curve(study, x, SECONDS, _library(study, x.last), role=roles[_name(x)]) for x in same[:MOST_CURVES])
-        title = study.names.of(same[0].last) * (len(by_device) > 1)
-        panels.append(Panel(title, same[0].size_name, tuple(curves)))
-    legend = {_name(line): Key(words.name(line.last.result), roles[_name(line)]) for line in lines}
+        looks = ((line, library(line.last), roles[line.last.result.workload]) for line in same[:MOST_CURVES])
+        curves = (curve(study, line, SECONDS, label, role=role) for line, label, role in looks)
+        panels.append(Panel(study.names.of(same[0].last) * (len(by_device) > 1), same[0].size_name, tuple(curves)))
+    cases = {line.last.result.workload: line.last.result for line in lines}
+    legend = tuple(Key(words.name(case), roles[name]) for name, case in cases.items())
     ends = _ends(by_device[0])
-    told = ", ".join(f"{words.name(row.result)} {row.time} {_library(study, row)}".rstrip() for row in ends)
+    told = ", ".join(f"{words.name(row.result)} {row.time} {library(row)}".rstrip() for row in ends)
     where = f"{study.names.of(lines[0].last)}, {words.size(ends[0])}: " if ends else Sign.UNKNOWN
-    title = f"Time per call of {listed([key.label for key in legend.values()])}"
-    chart = LinePanels(tuple(panels), SECONDS, tuple(legend.values()))
+    title = f"Time per call of {listed([key.label for key in legend])}"
+    chart = LinePanels(tuple(panels), SECONDS, legend)
     figure = Figure("time-expressions", "time", title, f"{where}{told}. By size; lower is better", _BARS, chart)
     return by_size(study, figure, [row for line in lines for row in line.items])
-
-
-def _name(line: Line[Measured]) -> str:
-    return line.last.result.workload
-
-
-def _library(study: Study, row: Measured) -> str:
-    return f"by {study.names.of(row)}" * bool(row.library)

@@ -39,18 +39,14 @@ def curve(
     name = f"{study.names.of(line.last)}{' with copies' * dashed}: "
     shown, dots = {item for _, item in line.shown}, []
     for point, item in zip(line.points, line.items, strict=True):
-        value = str(item.quality.doubt or Reason.TOO_NOISY)
+        value, places, limit = str(item.quality.doubt or Reason.TOO_NOISY), (math.nan,) * 3, False
         if isinstance(item, Pair):
-            y, low, high = item.drawn or (math.nan,) * 3
-            value, limit = (item.ratio.mark if item.drawn else value, item.ratio.state in LIMITS)
-        else:
-            y, low, high = (point.y, point.low, point.high) if item in shown else (math.nan,) * 3
-            value, limit = (
-                (item.time.mark if unit == SECONDS else item.starred_speed) if item in shown else value,
-                False,
-            )
-        dots.append(Dot(point.x, y, low, high, value, point.flagged, limit))
-    last = f"{label}, then {value}".removeprefix(", ") if math.isnan(y) else f"{value} {label}".strip()
+            value, places = (item.ratio.mark, item.drawn) if item.drawn else (value, places)
+            limit = item.ratio.state in LIMITS
+        elif item in shown:
+            value, places = item.time.mark if unit == SECONDS else item.starred_speed, (point.y, point.low, point.high)
+        dots.append(Dot(point.x, *places, value, point.flagged, limit))
+    last = f"{label}, then {value}".removeprefix(", ") if math.isnan(places[0]) else f"{value} {label}".strip()
     drawn = tuple(dot if math.isnan(dot.y) else dot._replace(title=f"{name}{dot.title}") for dot in dots)
     mark = _mark(crossing) if crossing else None
     return Curve(drawn, role or role_of(study.names, line.last), last, dashed, mark)
@@ -101,13 +97,6 @@ def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair]) -> l
     note = "".join(f"{counted(count, 'result')} not drawn: {why}. " for why, count in left_out.items())
     chart = replace(figure.chart, panels=tuple(panels))
     return [add_caption(replace(figure, chart=chart, caption=figure.caption + note), study, items, flagged)]
-
-
-def not_drawn(rows: Iterable[Measured], drawn: Iterable[Measured], why: str) -> str:
-    """A sentence with the workloads of which a picture can't show anything; empty if there are none."""
-    shown = {words.name(row.result) for row in drawn}
-    missing = [name for name in dict.fromkeys(words.name(row.result) for row in rows) if name not in shown]
-    return f"Not drawn ({why}): {listed(missing, 3)}. " * bool(missing)
 
 
 def add_caption(

@@ -132,6 +132,15 @@ def test_cpu_and_gpu_are_in_every_panel_of_a_rate_that_both_have():
     assert roles["float32"] == roles["bfloat16"] == ["accelerator0", "cpu0"]
 
 
+def test_the_gpus_come_first_where_a_panel_has_not_room_for_all_devices():
+    """The CPUs of two machines stood there instead of the second machine's GPU."""
+    runs = [run(name, cuda=2, gpu={"label": name}) for name in ("one", "two")]
+    for one in runs:
+        one.bench("a.x", cpu=1e-3, gpu=1e-4, gpu1=1e-4, n=(10, 100, 1000), flops=1e6, bytes=1e6)
+    (panel,) = plan(*runs)["throughput-own"].chart.panels
+    assert {curve.role for curve in panel.curves} == {f"accelerator{i}" for i in range(4)}
+
+
 def test_sizes_that_are_texts_have_rows_of_their_own_and_copies_none():
     shapes = ("64x64", "128x128", "256x256")
     one = run(cuda=0).bench("mine.image", cpu=len, shape=shapes, size="shape")

@@ -163,6 +163,7 @@ def test_ticks(low, high, unit, expected):
     """In the words of the labels: no 0.1× beside 7.7× slower; and 1× is one of them."""
     assert ", ".join(log_ticks(low, high, unit, 4 if high == 1e5 else 6).values()) == expected
     assert len(log_ticks(1e-15, 1e30, "s")) <= 7
+    assert [*log_ticks(0.08, 3.0, "", 5, room=300).values()] == ["10× slower", "1×"]  # not 5× slower beside it
     shown = [tick_text(value, "") for value in (5e-7, 1e-4, 1000, 1e7)]
     assert shown == ["2·10⁶× slower", "10,000× slower", "1,000×", "10⁷×"]
 
