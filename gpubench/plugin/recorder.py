@@ -28,9 +28,9 @@ from ..errors import RankFailure, Unmeasurable, UsageError
 from ..measure import environment
 from ..measure.data import shortage
 from ..measure.session import Mode, Session, Unmeasured
-from ..runfile.ledger import Event, Ledger, percentiles, recorded
+from ..runfile.ledger import Event, Ledger, recorded
 from ..runfile.quantities import counted
-from ..runfile.reader import LARGEST, check_case, convert
+from ..runfile.reader import LARGEST, beginning, convert, percentiles, result_of
 from ..runfile.schema import (
     KEY,
     LONGEST_TEXT,
@@ -367,7 +367,8 @@ class Recorder:
             if ours and "data" in benchmark["stats"]:
                 ours |= percentiles(benchmark["stats"]["data"], ours["processes"])
                 benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
-        check_case("its result", json.loads(json.dumps(benchmark)))
+        with beginning("its result"):
+            result_of("", json.loads(json.dumps(benchmark)), {})
         return benchmark
 
     def finish(self, code: int) -> None:

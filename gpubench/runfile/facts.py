@@ -82,20 +82,18 @@ def facts(runs: Sequence[Run], devices: Iterable[str]) -> list[Facts]:
     names = sorted({"cpu", *devices})
     variables = sorted({name for run in runs for name in run.machine.cpu.variables or {}})
     alike = len({run.machine.cpu.model for run in runs}) < 2
-    return [_facts_of(run, names, variables, alike) for run in runs]
-
-
-def _facts_of(run: Run, names: Sequence[str], variables: Collection[str], alike: bool) -> Facts:
-    devices = [run.machine.device(name) for name in names]
-    machine = {"CPU" if each.name == "cpu" else each.name: each.label for each in devices if not is_unknown(each.label)}
-    machine |= {"threads": str(run.machine.threads)} if run.machine.threads else {}
-    accelerated = any(device.accelerator for device in devices)
-    machine |= switches(run.machine.precision or {}, () if accelerated else _OF_CPUS)
-    software = {"torch": run.machine.torch} | {f"{device.name} driver": device.driver for device in devices}
-    settings = {"preset": run.preset, "processes": str(run.processes), "gpubench": run.version}
-    settings["seed"] = None if run.seed is None else str(run.seed)
-    texts = [{name: value for name, value in part.items() if value} for part in (software, settings)]
-    return Facts(machine, texts[0], _of_cpu(run.machine.cpu, variables, alike), texts[1])
+    every = []
+    for run in runs:
+        places = [run.machine.device(name) for name in names]
+        machine = {"CPU" if at.name == "cpu" else at.name: at.label for at in places if not is_unknown(at.label)}
+        machine |= {"threads": str(run.machine.threads)} if run.machine.threads else {}
+        machine |= switches(run.machine.precision or {}, () if any(at.accelerator for at in places) else _OF_CPUS)
+        software = {"torch": run.machine.torch} | {f"{at.name} driver": at.driver for at in places}
+        settings = {"preset": run.preset, "processes": str(run.processes), "gpubench": run.version}
+        settings["seed"] = None if run.seed is None else str(run.seed)
+        texts = [{name: value for name, value in part.items() if value} for part in (software, settings)]
+        every.append(Facts(machine, texts[0], _of_cpu(run.machine.cpu, variables, alike), texts[1]))
+    return every
 
 
 def _of_cpu(cpu: CpuFacts, variables: Collection[str], alike: bool) -> _Texts:

@@ -27,12 +27,10 @@ class Advice(NamedTuple):
 
 
 WAITING = "waiting"  # the flag of a time that measures the scheduler: it is compared with nothing
-IMPLAUSIBLE = "implausible"
-"""A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
+IMPLAUSIBLE = "implausible"  # raised by a report too, where the peaks were measured too low
 CONTENDED, TOO_SHORT, NOISY_FLAG = "contended", "too-short", "noisy"
 DIFFERENT = "different-result"  # the flag of an expression with another result than the first one: its time is right
-POWER_LIMITED = "power-limited"
-"""The flag of a device at its power limit: the usual state of a busy GPU; the time is right and is no noise."""
+POWER_LIMITED = "power-limited"  # the usual state of a busy GPU: the time is right and is no noise
 NOISY = 0.15  # spread (IQR over median) above which the median of a few rounds is unreliable
 FEW = 5  # the fewest rounds that show a process's own spread
 
@@ -105,9 +103,8 @@ class Reason(StrEnum):
     @property
     def interval(self) -> str:
         """The text in place of the number's interval; empty where the interval is shown."""
-        return {"WAITED": "waited", "BUSY": "busy", "TOO_SHORT": "too short", "TOO_NOISY": "too noisy"}.get(
-            self.name, ""
-        )
+        words = {"WAITED": "waited", "BUSY": "busy", "TOO_SHORT": "too short", "TOO_NOISY": "too noisy"}
+        return words.get(self.name, "")
 
 
 class Level(IntEnum):
@@ -138,11 +135,8 @@ class Quality(NamedTuple):
         return not {Reason.ABOVE_PEAK, Reason.TOO_NOISY}.issuperset(self.why)
 
 
-_REASONS = {
-    WAITING: Reason.WAITED, IMPLAUSIBLE: Reason.ABOVE_PEAK, CONTENDED: Reason.BUSY, TOO_SHORT: Reason.TOO_SHORT
-}  # fmt: skip
-"""The reason that a flag gives for a time; any other, except the power limit and another result, says that it is
-noisy."""
+_REASONS = {WAITING: Reason.WAITED, IMPLAUSIBLE: Reason.ABOVE_PEAK, CONTENDED: Reason.BUSY, TOO_SHORT: Reason.TOO_SHORT}
+"""Any other flag, except the power limit and another result, says that the time is noisy."""
 
 
 def judge(flags: Iterable[str], spread: float = 0.0) -> Quality:

@@ -78,14 +78,8 @@ class Option:
         except ValueError:
             value = math.nan
         if self.type is int and not self.least <= value < 2**63:  # a results file holds no larger one
-            wanted = (
-                "below 2**63"
-                if value >= self.least
-                else "a whole number"
-                if math.isnan(value)
-                else f"{self.least} or more"
-            )
-            raise UsageError(f"{self.name} must be {wanted}, not {text!r}")
+            wanted = "below 2**63" if value >= self.least else f"{self.least} or more"
+            raise UsageError(f"{self.name} must be {'a whole number' if math.isnan(value) else wanted}, not {text!r}")
         if self.type is float and not 0 < value < 1e9:
             raise UsageError(f"{self.name} must be seconds above 0, not {text!r}")
         return value

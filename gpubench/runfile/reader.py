@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -36,6 +36,8 @@ _COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\
 """How files of gzip, zip, bzip2, xz and zstd begin."""
 _UNNAMED: dict[str, Any] = {"workload": "", "device": "", "implementation": "", "variant": "", "cache": ""}
 """The identity of a test that doesn't use our fixture; the tests of a run are named together."""
+_PARAMS = Annotated[dict[str, Any], msgspec.Meta(max_length=schema.MOST_PARAMS)]
+_PLAIN = msgspec.defstruct("plain", [("fullname", str), ("params", _PARAMS | None)])
 _WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
           "object": "an object"}  # fmt: skip
 _T = TypeVar("_T")
@@ -66,15 +68,15 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
         marks, plain = _entries(root)
         ours = root.get(KEY)
         gone = ours.get("unmeasured") if isinstance(ours, dict) else None
-        is_list = isinstance(gone, list) and len(gone) <= schema.MOST_CASES
-        file = convert(root | {"benchmarks": [], KEY: ours | {"unmeasured": []} if is_list else ours}, schema.RunFile)
+        usable = isinstance(gone, list) and len(gone) <= schema.MOST_CASES
+        file = convert(root | {"benchmarks": [], KEY: ours | {"unmeasured": []} if usable else ours}, schema.RunFile)
         machine = _machine(file.machine_info or schema.MachineInfo())
         kinds = {device.name: device.kind for device in reversed(machine.devices)}
         results: list[Result] = []
         errors: list[RunFileError] = []
         for number, mark in enumerate(marks):
             try:
-                results.append(_result(f"benchmarks[{number}]", mark, kinds, samples))
+                results.append(result_of(f"benchmarks[{number}]", mark, kinds, samples))
             except RunFileError as error:
                 errors.append(error)
                 results.append(_unusable(mark, str(error)))
@@ -162,14 +164,9 @@ def _machine(info: schema.MachineInfo) -> Machine:
     return structs.replace(facts, label=facts.label or label, devices=devices)
 
 
-def check_case(name: str, mark: Any) -> None:
-    """Raise RunFileError, which begins with ``name``, for an entry of ``benchmarks``, as JSON gives it, that no file
-    may hold."""
-    with beginning(name):
-        _result("", mark, {}, samples=False)
-
-
-def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> Result:
+def result_of(place: str, mark: Any, kinds: Mapping[str, str], samples: bool = False) -> Result:
+    """The result in an entry of ``benchmarks``, as JSON gives it. ``kinds`` are those of the devices. Raises
+    RunFileError if no file may hold it."""
     benchmark = convert(mark, Benchmark, place)
     measured = (benchmark.extra_info and benchmark.extra_info.gpubench) or _plain(place, benchmark)
     timer = benchmark.options and benchmark.options.timer
@@ -194,14 +191,8 @@ def percentiles(data: Iterable[float], processes: Iterable[Mapping[str, Any]]) -
 
 def _plain(place: str, benchmark: Benchmark) -> Measurement:
     """The measurement of a test that doesn't use our fixture."""
-    if benchmark.fullname is None:
-        _refuse(f"{place}.fullname", "a text", None)
-    params: Any = {} if benchmark.params is None else benchmark.params
-    if not isinstance(params, dict):
-        _refuse(f"{place}.params", "an object", params)
-    if len(params) > schema.MOST_PARAMS:
-        _refuse(f"{place}.params", f"at most {schema.MOST_PARAMS} parameters", len(params))
-    return Measurement(**_UNNAMED, params=params)
+    given: Any = convert({"fullname": benchmark.fullname, "params": benchmark.params}, _PLAIN, place)
+    return Measurement(**_UNNAMED, params=given.params or {})
 
 
 def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples: bool) -> Times:

@@ -26,28 +26,23 @@ ACCEPTABLE = (OK, "skipped")  # the statuses of a benchmark that hasn't failed
 
 TIMERS = ("device_clock", "timer", "replay")  # names (``options.timer``) of the clocks that wait for the device
 
-MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
-"""The most cases of a run, parameters of a case, devices of a machine and flags of a process: far more than real runs
-have, and still read in a second or two."""
+MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32  # far more than in real runs, read in seconds
 MOST_OPERATORS = 2_000  # kinds and sizes of operators in a call; a network has some twenty
 LONGEST_TEXT = 2000  # characters kept of a text from a file: a reason may hold a whole traceback
 MOST_NAMES = 500  # different names of parameters in one table, which has a column for each
 
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
-Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]
-"""A time, or an amount of work: above 0, and of a size with finite ratios."""
+Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]  # a time, or an amount of work, of a size with finite ratios
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Scalar = str | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Finite | bool | None
 Flags = Annotated[tuple[Flag, ...], Meta(max_length=MOST_FLAGS)]
 Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
-_Cache = Annotated[str, Meta(pattern="^(hot|cold|)$")]
 _Amounts = Annotated[Mapping[str, Amount], Meta(max_length=MOST_PARAMS)]
 _Rates = Annotated[Mapping[str, Positive], Meta(max_length=MOST_PARAMS)]
 _Ways = Annotated[Mapping[str, _Rates], Meta(max_length=MOST_PARAMS)]
-_Rows = tuple[tuple[Whole, ...], ...]
-_Medians = tuple[Positive, ...]
+_Medians, _Rows = tuple[Positive, ...], tuple[tuple[Whole, ...], ...]
 
 
 def _is(text: str, **limits: Any) -> Meta:
@@ -82,7 +77,7 @@ class Case(Struct, frozen=True, gc=False):
     params: Annotated[Scalars, _is("the test's own parameters")] = {}
     implementation: Annotated[str, _is("torch, numpy, …; it and the next two are empty for other fixtures")] = "torch"
     variant: Annotated[str, _is("eager, autocast, compile or graph")] = "eager"
-    cache: Annotated[_Cache, _is("cold: the last cache was flushed before every round")] = "hot"
+    cache: Annotated[str, _is("cold: the last cache was flushed before every round", pattern="^(hot|cold|)$")] = "hot"
     threads: Annotated[Count | None, _is("CPU threads that the implementation may use")] = None
     size: Annotated[str | None, _is("the parameter that charts put on the x axis")] = None
     devices: Annotated[tuple[str, ...], _is("all devices the call uses", max_length=MOST_DEVICES)] = ()
@@ -135,9 +130,7 @@ class Process(Struct, frozen=True, gc=False):
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
     flags: Annotated[Flags, _is("what was wrong meanwhile")] = ()
     cpu_s: Annotated[Positive | None, _is("of a CPU: least CPU time of the calling thread, seconds per call")] = None
-    placements: Annotated[
-        _Medians, _is("medians of its rounds where copies lay elsewhere", max_length=MOST_DEVICES)
-    ] = ()
+    placements: Annotated[_Medians, _is("medians of rounds where copies lay elsewhere", max_length=MOST_DEVICES)] = ()
     unplaced: Annotated[str | None, _is("why the data lay at one place")] = None
     blocks: Annotated[_Medians, _is("of an expression: medians of stretches of time", max_length=MOST_DEVICES)] = ()
 
@@ -234,14 +227,14 @@ class Ceilings(Struct, frozen=True):
         for entry in (*self.bandwidth, *other.bandwidth):
             key = entry.pattern, entry.footprint_bytes
             entries[key] = max(entries.get(key, entry), entry, key=lambda each: each.byte_per_s)
-        ways = {d: _higher(self.ways.get(d, {}), other.ways.get(d, {})) for d in {**self.ways, **other.ways}}
+
+        def higher(rates: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
+            return {name: max(rates.get(name, 0.0), others.get(name, 0.0)) for name in {**rates, **others}}
+
+        ways = {d: higher(self.ways.get(d, {}), other.ways.get(d, {})) for d in {**self.ways, **other.ways}}
         floor_s = min(filter(None, (self.launch_floor_s, other.launch_floor_s)), default=None)
-        highest = {"throughput": _higher(self.throughput, other.throughput), "ways": ways, "launch_floor_s": floor_s}
+        highest = {"throughput": higher(self.throughput, other.throughput), "ways": ways, "launch_floor_s": floor_s}
         return replace(self, bandwidth=tuple(entries.values()), **highest)
-
-
-def _higher(rates: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
-    return {name: max(rates.get(name, 0.0), others.get(name, 0.0)) for name in {**rates, **others}}
 
 
 class CanaryTimes(Struct, frozen=True):
@@ -315,7 +308,6 @@ class DeviceFacts(Struct, frozen=True):
         return self.kind not in ("", "cpu")
 
 
-_Devices = Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)]
 _Texts = Annotated[Mapping[str, str], Meta(max_length=MOST_NAMES)]
 _Names = Annotated[tuple[str, ...], Meta(max_length=MOST_NAMES)]
 
@@ -352,7 +344,7 @@ class Machine(Struct, frozen=True):
     """Facts of the machine that hold for every run: pytest-benchmark warns at any difference."""
 
     label: Annotated[str, _is("what tables call it")] = ""
-    devices: Annotated[_Devices, _is("all devices")] = ()
+    devices: Annotated[tuple[DeviceFacts, ...], _is("all devices", max_length=MOST_DEVICES)] = ()
     cpu: Annotated[CpuFacts, _is("the CPU, and what decides its times")] = CpuFacts()
     build: Annotated[Torch | None, _is("the build of PyTorch")] = field(default=None, name="torch")
     libraries: Annotated[Scalars | None, _is("versions of NumPy and of registered libraries")] = None
@@ -438,12 +430,9 @@ class RunFile(Struct, frozen=True):
 
 
 class Times(Struct, frozen=True, gc=False):
-    """Wall time in seconds per call; above 0.
-
-    ``median_s`` is the median over the rounds, of several processes the median of their medians: a process is
-    one observation, however many rounds it made. The other statistics are over all rounds of all processes.
-    ``samples`` holds an array for each process: tuples take four times as much memory.
-    """
+    """Wall time in seconds per call; above 0. ``median_s`` is the median over the rounds, of several processes the
+    median of their medians: a process is one observation. The other statistics are over all rounds of all processes.
+    ``samples`` holds an array for each process: tuples take four times as much memory."""
 
     median_s: float
     mean_s: float
@@ -474,9 +463,8 @@ class Raised(Struct, frozen=True, gc=False):
 
 class Result(Measurement, frozen=True, gc=False):
     """A benchmark and its outcome: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
-
-    ``flags`` are of all its processes, each name once.
-    """
+    ``flags`` are of all its processes, each name once; ``shared`` are parameters that its name leaves out in tables and
+    pictures, as all benchmarks of its workload share them."""
 
     status: str = OK
     reason: str | None = None
@@ -484,7 +472,6 @@ class Result(Measurement, frozen=True, gc=False):
     flags: tuple[Raised, ...] = ()
     fullname: str = ""
     shared: frozenset[str] = frozenset()
-    """Parameters that its name leaves out in tables and pictures, as all benchmarks of its workload share them."""
 
     @property
     def case(self) -> Case:
@@ -493,13 +480,10 @@ class Result(Measurement, frozen=True, gc=False):
 
 
 class Run(Struct, frozen=True):
-    """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
-
-    ``flags`` are of whole processes: they apply to all results. ``slow_threads`` are the
-    processes with a thread canary that took longer on all threads than on one. ``contended``: whether other programs
-    were seen at any time. ``disproved`` is the reason why a device has no ``ceilings`` although they were measured.
-    ``digest`` is equal for copies of a file.
-    """
+    """One results file. ``plain`` files come from pytest-benchmark alone and hold none of our keys. ``flags`` are of
+    whole processes. ``slow_threads`` are the processes with a thread canary that took longer on all threads than on
+    one. ``contended``: whether other programs were seen. ``disproved`` is the reason why a device has no ``ceilings``
+    although they were measured. ``digest`` is equal for copies of a file."""
 
     path: Path
     machine: Machine
