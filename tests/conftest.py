@@ -6,6 +6,7 @@ import gc
 import importlib
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def bench(pytester):
         pytester.makepyfile(**{name: source})
         device = () if any("-device" in str(option) for option in options) else ("--gpubench-device=cpu",)
         words = (*usual, *device, *options)
-        with forked.instead():
+        with forked.instead(), warnings.catch_warnings():
+            warnings.resetwarnings()  # as in a user's session: warnings are errors here alone
             result = pytester.runpytest_subprocess(*words) if apart else pytester.runpytest_inprocess(*words)
         if outcomes:
             result.assert_outcomes(**outcomes)

@@ -48,7 +48,7 @@ def test_a_wrong_part_of_any_output_is_seen(found, expected, says, step):
     found, expected = (each if isinstance(each, np.ndarray) else torch.tensor(each) for each in (found, expected))
     wanted = [expected, torch.ones(2)][::step]
     assert check(wanted, wanted).error == 0
-    with pytest.raises(WrongAnswer, match=says):
+    with pytest.raises(WrongAnswer, match=says or None):
         check([found, torch.ones(2)][::step], wanted)
 
 
@@ -92,7 +92,6 @@ def everyday():
     return module
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_no_right_answer_of_an_everyday_function_is_refused_and_no_wrong_one_passes():
     known = everyday()
     assert len(known.CALLS) >= 110
@@ -349,7 +348,6 @@ OUTCOMES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_users_call_is_checked_or_says_truly_why_not(bench):
     ran = bench("import pytest, torch\n" + USERS, passed=len(OUTCOMES) + 4, failed=1)
     marks = {mark["params"].get("name", mark["name"].partition("[")[0][5:]): mark["extra_info"] for mark in ran.marks}

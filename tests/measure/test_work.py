@@ -80,7 +80,6 @@ def test_a_fused_attention_does_the_work_of_its_products(kind):
     assert fused.flops == products.flops == 6 * 2 * 6 * 64 * 32 * 16
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_a_sparse_product_does_the_work_of_its_elements():
     """torch counts it as if no element were zero."""
     dense, full = torch.eye(8), torch.randn(8, 3)

@@ -1,5 +1,6 @@
 """A journal takes whatever a benchmark says, and is read whatever its size."""
 
+import contextlib
 import json
 import math
 import os
@@ -22,6 +23,12 @@ LOOP: list = []
 LOOP.append(LOOP)
 
 
+@pytest.fixture
+def journal(tmp_path):
+    with contextlib.closing(ledger.Ledger(tmp_path / "ledger")) as journal:
+        yield journal
+
+
 @pytest.mark.parametrize(
     ("value", "written"),
     [
@@ -34,8 +41,7 @@ LOOP.append(LOOP)
         ((True, None, "text", 1, 1.5), [True, None, "text", 1, 1.5]),
     ],
 )
-def test_any_value_is_written(tmp_path, value, written):
-    journal = ledger.Ledger(tmp_path / "ledger")
+def test_any_value_is_written(tmp_path, journal, value, written):
     journal.add_event("finish", process=0, after=value)
     assert json.loads((tmp_path / "ledger").read_text())["after"] == written
     journal.add_event("finish", process=0, after=LOOP)
@@ -43,11 +49,13 @@ def test_any_value_is_written(tmp_path, value, written):
     assert "[[...]]" in json.dumps(event["after"])
 
 
-def test_a_follower_waits_for_whole_lines(tmp_path):
+def test_a_follower_waits_for_whole_lines(tmp_path, request):
     path = tmp_path / "ledger"
     follower = ledger.Follower(path)
+    request.addfinalizer(follower.close)
     assert list(follower.events()) == []
-    ledger.Ledger(path).add_event("finish", process=0)
+    with contextlib.closing(ledger.Ledger(path)) as journal:
+        journal.add_event("finish", process=0)
     with path.open("a") as file:
         file.write('{"event": "fin')
         file.flush()
@@ -92,17 +100,15 @@ def test_a_process_has_still_to_end_what_it_has_not_and_what_the_first_could_mea
     assert [ledger.missing(events, process) for process in (0, 1)] == [["d"], ["c"]]
 
 
-def test_a_line_is_on_disk_before_the_next_thing_is_done(tmp_path, monkeypatch):
+def test_a_line_is_on_disk_before_the_next_thing_is_done(journal, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
-    journal = ledger.Ledger(tmp_path / "ledger")
     journal.add_event("finish", process=0)
     assert synced == [journal.path.stat().st_size]
 
 
-def test_a_line_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+def test_a_line_that_could_not_be_read_again_is_not_written(tmp_path, journal, monkeypatch):
     monkeypatch.setattr(ledger, "LONGEST_LINE", 1000)
-    journal = ledger.Ledger(tmp_path / "ledger")
     with pytest.raises(UsageError, match="at most 1000"):
         journal.add_event("finish", process=0, after="x" * 1000)
     assert (tmp_path / "ledger").read_bytes() == b""
