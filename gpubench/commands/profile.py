@@ -86,8 +86,7 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         replace(Path(args.json), msgspec.json.format(msgspec.json.encode(profile), indent=1))
     if kind:
-        from ..report.charts.pictures import render
-        from ..report.charts.stacked import stacked_figure
+        from ..report.charts.pictures import render, stacked_figure
 
         replace(Path(args.output), render(stacked_figure(*bars_of(profile)), kind))
     return code if args.to_the_end else 0

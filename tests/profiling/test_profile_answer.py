@@ -10,8 +10,7 @@ from gpubench.errors import UsageError
 from gpubench.profiling import profile_answer
 from gpubench.profiling.profile import PARTS, LoaderFacts, Place, Profile, Step
 from gpubench.profiling.profile_answer import CARDS, bars_of, cards_of, complete, screen, span_text, spread
-from gpubench.report.charts.pictures import render
-from gpubench.report.charts.stacked import stacked_figure
+from gpubench.report.charts.pictures import render, stacked_figure
 from gpubench.runfile.schema import Operators
 
 MS = 1e-3

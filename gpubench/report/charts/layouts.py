@@ -1,10 +1,11 @@
-"""The two layouts that charts share: panels of lines over a size, and named rows with marks on one axis."""
+"""The layouts of charts: panels of lines over a size, named rows with marks on one axis, and bars of a step's parts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -13,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ...runfile.quantities import shorten
 from ..number import PERCENT, SECONDS, size_label, size_text
-from .page import NORMAL, PAGE_WIDTH, PX, SMALL, TINY, Key, Page, log_ticks, set_ticks, size_ticks, spread, text_width
+from .page import NORMAL, PAGE_WIDTH, PX, SMALL, TINY, Figure, Key, Page, log_ticks, set_ticks, size_ticks, text_width
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
 """Pixels of a row of panels, by the number of rows."""
@@ -29,6 +30,10 @@ _ROW, _MARK, _HEAD = 25.0, 15.0, 26.0
 """Pixels of a named row, of each further mark in it, and of a group's heading."""
 _LONGEST_NAME = 46
 """Characters of a row's name."""
+PARTS = {
+    "waiting for data": "accelerator1", "own Python": "cpu1", "Python, launches": "cpu0", "operators": "accelerator0",
+}  # fmt: skip
+"""The parts of a profiled step, and their roles."""
 Ends = tuple[float, float]
 
 
@@ -168,6 +173,22 @@ class LinePanels:
             looks = {"fontsize": size * PX, "fontweight": "bold" if bold else "normal", "va": "center", "zorder": 7}
             at, ink = (1, place / height), page.ink(curve.role)
             page.add(page.note(axes, curve.label, at, (3, 0), xycoords="axes fraction", color=ink, **looks), curve.role)
+
+
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places moved apart to at least ``gap``, as little as that takes, kept between ``low`` and ``high``.
+
+    In the order of the places; where there isn't room for all, evenly from ``low`` to ``high``. Isotonic regression of
+    the places less their gaps, by its min-max formula (R. Barlow et al., Statistical Inference under Order
+    Restrictions, 1972). Neither adjustText nor matplotlib-label-lines keeps labels in one column beside lines.
+    """
+    order, count = sorted(range(len(places)), key=places.__getitem__), len(places)
+    gap = min(gap, (high - low) / max(1, count - 1))
+    bare, moved = [places[i] - rank * gap for rank, i in enumerate(order)], [0.0] * count
+    for rank, i in enumerate(order):
+        ends = (min(fmean(bare[j:k]) for k in range(rank + 1, count + 1)) for j in range(rank + 1))
+        moved[i] = min(max(*ends, low), high - (count - 1) * gap) + rank * gap
+    return moved
 
 
 def _padded(values: Sequence[float], ends: Sequence[float], more: Sequence[float], share: float, least: float) -> Ends:
@@ -336,3 +357,35 @@ class NamedRows:
             page.line(axes, [(mark.second, y - 6), (mark.second, y + 6)], mark.role, linewidth=2.4, **looks)
         if mark.value is not None and not share:
             page.mark(axes, (mark.value, y), mark.role, title)
+
+
+class StackedBars(NamedTuple):
+    """Rows of the parts of a step in seconds: a name, the parts by PARTS, the end of the range, the words beside it."""
+
+    rows: tuple[tuple[str, tuple[float, ...], float, str], ...]
+    keys: tuple[Key, ...] = tuple(Key(name, role, "bar") for name, role in PARTS.items())
+
+    @property
+    def height(self) -> float:
+        """Pixels of the rows and of the axis."""
+        return 34.0 * len(self.rows) + 40
+
+    def draw(self, page: Page) -> None:
+        """Draw one bar a row, the range as a pale end."""
+        (axes,) = page.panels(1, [12 + max(text_width(name, TINY) for name, *_ in self.rows)])
+        for i, (_, parts, high, words) in enumerate(self.rows):
+            left = 0.0
+            for seconds, role in zip((*parts, max(0.0, high - sum(parts))), (*PARTS.values(), ""), strict=True):
+                look = {"color": page.ink(role or "accelerator0"), "alpha": 1 if role else 0.3}
+                axes.barh(-i, seconds, left=left, height=0.6, **look)
+                left += seconds
+            page.note(axes, words, (left, -i), (4, 0), va="center")
+        axes.set_yticks([-i for i in range(len(self.rows))], [row[0] for row in self.rows])
+        axes.set(xlim=(0, 1.25 * max(max(sum(parts), high) for _, parts, high, _ in self.rows)))
+        axes.set_xlabel("seconds of a step")
+        axes.grid(True, axis="x")
+
+
+def stacked_figure(answer: str, rows: Iterable[tuple[str, tuple[float, ...], float, str]], note: str) -> Figure:
+    """Return the picture of a profile: the ``answer``, and a row of each device."""
+    return Figure("profile", "profile", answer, "Parts of a mean step", note, StackedBars(tuple(rows)))

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, pairwise
-from statistics import fmean
 from textwrap import wrap
 from typing import Any, NamedTuple, Protocol
 
@@ -272,22 +271,6 @@ def set_ticks(axis: Axis, labels: dict[float, str]) -> None:
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(FixedFormatter([*labels.values()]))
-
-
-def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The places moved apart to at least ``gap``, as little as that takes, kept between ``low`` and ``high``.
-
-    In the order of the places; where there isn't room for all, evenly from ``low`` to ``high``. Isotonic regression of
-    the places less their gaps, by its min-max formula (R. Barlow et al., Statistical Inference under Order
-    Restrictions, 1972). Neither adjustText nor matplotlib-label-lines keeps labels in one column beside lines.
-    """
-    order, count = sorted(range(len(places)), key=places.__getitem__), len(places)
-    gap = min(gap, (high - low) / max(1, count - 1))
-    bare, moved = [places[i] - rank * gap for rank, i in enumerate(order)], [0.0] * count
-    for rank, i in enumerate(order):
-        ends = (min(fmean(bare[j:k]) for k in range(rank + 1, count + 1)) for j in range(rank + 1))
-        moved[i] = min(max(*ends, low), high - (count - 1) * gap) + rank * gap
-    return moved
 
 
 def rc_settings(theme: str) -> dict[Any, Any]:

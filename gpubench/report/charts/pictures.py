@@ -24,6 +24,7 @@ from ...runfile.quantities import counted, shorten
 from ..answer import Answer, AnswerRow, choose_rows
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
+from .layouts import stacked_figure as stacked_figure
 from .page import AROUND, Figure, Page, rc_settings, swatch
 from .rate_chart import time_by_size
 from .selection import LEAST_VALUES

@@ -14,8 +14,8 @@ import records
 from drawing import drawn, faults, plan, study_of, words
 
 from gpubench.report.charts import pictures as charting, rate_chart
-from gpubench.report.charts.layouts import LinePanels
-from gpubench.report.charts.page import log_ticks, size_ticks, spread, tick_text
+from gpubench.report.charts.layouts import LinePanels, spread
+from gpubench.report.charts.page import log_ticks, size_ticks, tick_text
 from gpubench.report.charts.pictures import render
 from gpubench.report.charts.theme import THEMES, colour
 
