@@ -89,8 +89,8 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
     limit = f"cgroup limit {quota:g}" if quota else "no cgroup limit"
     yield "CPU", "cores", _line(f"{cpu['cores']} to use", allowed, limit)
-    caches = (cpu["cache_bytes"] or {}).items()
-    yield "CPU", "caches", _line(*(f"{name.upper()} {_size(size)}" for name, size in caches))
+    caches = (f"{name.upper()} {_size(size)}" for name, size in (cpu["cache_bytes"] or {}).items())
+    yield "CPU", "caches", _line(*caches)
     speed = f"{clocks['core'] / 1e9:.2f} GHz" if clocks else None
     yield "CPU", "now", _line(speed, f"load {' '.join(f'{value:.2f}' for value in load)}" if load else None)
     pages, policy = cpu["huge_pages"], cpu["numa_policy"]
@@ -99,11 +99,8 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
     around = (pages and f"huge pages {pages}", cpu["allocator"], nodes, governor, *cpu["preloaded"])
     yield "CPU", _DETAILS, _line(*around)
     for dtype, ways in ways_of.items():
-        yield (
-            "Products",
-            dtype,
-            _line(*(f"{library_label(way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items())),
-        )
+        rates = (f"{library_label(way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items())
+        yield "Products", dtype, _line(*rates)
     if torch:
         builds = {"cuda": f"CUDA {torch['cuda']}", "rocm": f"ROCm {torch['hip']}"}
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")

@@ -24,7 +24,7 @@ from ..supervise import process
 from ..supervise.progress import LONGEST, Progress, estimate_text, whole_s
 from ..supervise.project import described, project_options, read_project
 from ..supervise.supervisor import Supervisor, Unable, planned, read_run
-from .reading import add_charts, add_expression, chosen
+from .reading import add_charts, add_expression, chosen, print_ending, write_report
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes a few seconds"
@@ -141,7 +141,7 @@ def _finish(
         if supervisor.interrupted or (unable and unable.status != "crashed"):
             return _say("stopped before anything was measured" if supervisor.interrupted else str(unable), _INCOMPLETE)
         return _explain(args, unable or Unable(0, ""), progress, f": see {supervisor.log}")
-    run_file = _write_run(supervisor)
+    _write_run(supervisor)
     whole = not unable and not supervisor.interrupted
     if whole and not _has(supervisor, "complete"):
         supervisor.append({"event": "complete"})
@@ -158,7 +158,11 @@ def _finish(
     failed = _say_unmeasured(supervisor, progress)
     measured = any(event["event"] == "end" and event["status"] == OK for event in supervisor.events)
     supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
-    _report(args, supervisor.folder, run_file, elapsed_s)
+    folder, run_file = supervisor.folder, supervisor.folder / RUN_FILE
+    report = write_report([run_file], folder, args.charts, baseline=args.baseline)
+    print_ending(report, elapsed_s)
+    for line in what_a_gpu_could_bring(report.study.runs[0], run_file):
+        print(line)
     return _MEASURED if whole and not failed and measured else _INCOMPLETE
 
 
@@ -176,18 +180,17 @@ def _say_unmeasured(supervisor: Supervisor, progress: Progress) -> bool:
     return bool(failed)
 
 
-def _write_run(supervisor: Supervisor) -> Path:
-    """Write the results file and return its path: outside of the run's folder if a test has replaced that one."""
-    run, path = assemble(supervisor.events), supervisor.folder / RUN_FILE
+def _write_run(supervisor: Supervisor) -> None:
+    """Write the results file. Raises UsageError with its place if a test has replaced the run's folder."""
+    run = assemble(supervisor.events)
     try:
-        write(path, run)
+        write(supervisor.folder / RUN_FILE, run)
     except Unwritten as error:
         if supervisor.has_journal():  # it holds everything, and --resume goes on from it
             raise
         elsewhere = Path(tempfile.mkdtemp(prefix="gpubench-run-")) / RUN_FILE
         write(elsewhere, run)
         raise UsageError(f"{error}; what was measured is in {elsewhere}") from None
-    return path
 
 
 def _has(supervisor: Supervisor, name: str) -> bool:
@@ -323,16 +326,6 @@ def _explain(args: argparse.Namespace, unable: Unable, progress: Progress, where
     if unable.failure and not progress.reasons:
         return _say(f"pytest can't run: {unable.failure}{where}", _UNUSABLE)
     return _say(f"nothing was measured (pytest {unable}){where}", _INCOMPLETE)
-
-
-def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:
-    """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
-    from .reading import print_ending, write_report
-
-    report = write_report([run_file], folder, args.charts, baseline=args.baseline)
-    print_ending(report, elapsed_s)
-    for line in what_a_gpu_could_bring(report.study.runs[0], run_file):
-        print(line)
 
 
 def what_a_gpu_could_bring(run: Run, run_file: Path) -> list[str]:

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from gpubench.commands import profile as command
 from gpubench.commands.cli import main
+from gpubench.profiling.profile import Profile, Step
 
 LOOP = """
 import os, subprocess, sys, torch
@@ -34,6 +36,11 @@ def profile(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
 
 
+def running() -> str:
+    """The command lines of all processes."""
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
+
+
 def test_script_is_ended_as_if_switched_off_and_nothing_is_left(tmp_path):
     (tmp_path / "train.py").write_text(LOOP)
     done = profile("--steps", "6", "--json", "out.json", "-o", "out.svg", "train.py", cwd=tmp_path)
@@ -50,43 +57,31 @@ def test_script_is_ended_as_if_switched_off_and_nothing_is_left(tmp_path):
     assert len(content["gpus"]) == 4
     assert sum(content["parts"].values()) == pytest.approx(content["step"]["mean_s"], rel=1e-9)
     assert (tmp_path / "out.svg").read_bytes().startswith(b"<?xml")
-    sleeping = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
-    assert "sleep 300" not in sleeping
+    assert "sleep 300" not in running()
 
 
-def test_script_that_never_imports_torch_is_refused(tmp_path):
-    (tmp_path / "train.py").write_text("import sys\nprint(sys.argv)\n")
-    done = profile("train.py", "--steps", "3", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == "['train.py', '--steps', '3']\n"
-    assert "train.py: never imports torch" in done.stderr
+MODULE = "import sys\nprint(__name__, __package__, sys.argv[1:], sys.path[0])\n"
 
 
-def test_script_that_fails_keeps_its_code_and_its_traceback(tmp_path):
-    (tmp_path / "train.py").write_text("def f():\n    raise ValueError('mine')\nf()\n")
-    done = profile("train.py", cwd=tmp_path)
-    assert done.returncode == 1
-    bare = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert bare.stderr in done.stderr
-    assert "failed before it was measured" in done.stderr
-
-
-def test_script_that_needs_cuda_is_refused_in_words(tmp_path):
-    text = "def f():\n    raise AssertionError('Torch not compiled with CUDA enabled')\nf()\n"
-    (tmp_path / "train.py").write_text(text)
-    done = profile("train.py", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "needs CUDA at train.py:2, and there is none here: .to(device) instead of .cuda()" in done.stderr
-
-
-def test_module_runs_as_with_python_m(tmp_path):
+@pytest.mark.parametrize(
+    ("words", "text", "code", "said"),
+    [
+        (["train.py", "--steps", "3"], "import sys\nprint(sys.argv)\n", 2, "train.py: never imports torch"),
+        (["train.py"], "def f():\n    raise ValueError('mine')\nf()\n", 1, "failed before it was measured"),
+        (["train.py"], "def f():\n    raise AssertionError('Torch not compiled with CUDA enabled')\nf()\n", 2,
+         "needs CUDA at train.py:2, and there is none here: .to(device) instead of .cuda()"),
+        (["-m", "mine", "a"], MODULE, 2, "never imports torch"),
+    ],
+)  # fmt: skip
+def test_script_is_refused_in_words_and_prints_as_without_gpubench(words, text, code, said, tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/__main__.py").write_text("import sys\nprint(__name__, __package__, sys.argv[1:], sys.path[0])\n")
-    done = profile("-m", "mine", "a", cwd=tmp_path)
-    bare = subprocess.run(
-        [sys.executable, "-m", "mine", "a"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == bare.stdout != ""
+    for name in ("train.py", "mine/__main__.py"):
+        (tmp_path / name).write_text(text)
+    done = profile(*words, cwd=tmp_path)
+    bare = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, bare.stdout)
+    assert bare.stderr in done.stderr
+    assert said in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -116,17 +111,9 @@ def test_numbers_of_options_are_checked(option, capfd):
 
 
 def test_several_runs_give_the_interval_of_their_means(monkeypatch):
-    def measured(_args, means=iter((1.1, 0.9))):  # noqa: B008
-        return 0, one(next(means))
-
-    def one(mean_s):
-        step = command.Profile("a.py")
-        step.step = __import__("gpubench.profiling.profile", fromlist="Step").Step("", "call", 6, mean_s, 0.9, 1.2)
-        return step
-
-    monkeypatch.setattr(command, "_measured", measured)
-    args = type("Args", (), {"runs": 3, "device": None})
-    several = command._repeated(args, one(1.0))
+    runs = (Profile("a.py", step=Step("", "call", 6, mean_s, 0.9, 1.2)) for mean_s in (1.0, 1.1, 0.9))
+    monkeypatch.setattr(command, "_measured", lambda _: (0, next(runs)))
+    several = command._repeated(SimpleNamespace(runs=3, device=None), next(runs))
     assert several.runs == 3
     assert several.step.low_s < 0.9 < 1.1 < several.step.high_s
 
@@ -138,8 +125,7 @@ def test_a_process_that_ignores_signals_is_killed(tmp_path, monkeypatch):
     code += "while not os.path.exists('ready'): time.sleep(0.01)\nos._exit(5)"
     monkeypatch.chdir(tmp_path)
     assert command._run([sys.executable, "-c", code], {}) == 5
-    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
-    assert deaf not in left
+    assert deaf not in running()
 
 
 def test_a_command_that_is_ended_ends_its_script(tmp_path):
@@ -151,8 +137,7 @@ def test_a_command_that_is_ended_ends_its_script(tmp_path):
             assert command.poll() is None
         command.terminate()
         assert command.wait(60) == 128 + 15
-    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
-    assert "sleep 301" not in left
+    assert "sleep 301" not in running()
 
 
 def test_run_names_profile_for_a_file_without_tests(tmp_path, monkeypatch, capfd):
