@@ -94,19 +94,16 @@ def moment(**changed):
         ({"wall_s": 0.5, "slowed_s": {"cuda:0: power limit": 1.001}}, []),
         ({"clocks": {"cuda:0": 1.9e9}}, []),
         ({"wall_s": 1.0, "own_s": 1.0, "busy_s": None, "stolen_s": None}, []),
+        # One thread of 64 cores: a foreign second on another core slows nothing.
+        ({"cores": 64, "wall_s": 1.0, "own_s": 1.0, "busy_s": 2.0}, []),
+        ({"cores": 64, "wall_s": 1.0, "own_s": 1.0, "busy_s": 13.0}, ["contended"]),
+        ({"cores": 64, "wall_s": 1.0, "own_s": 1.0, "busy_s": 1.0, "stolen_s": 0.6}, []),
     ],
 )
 def test_what_disturbs(monkeypatch, after, raised):
-    monkeypatch.setattr(disturbance, "affinity", lambda: (0, 1))
+    cores, after = after.get("cores", 2), {name: value for name, value in after.items() if name != "cores"}
+    monkeypatch.setattr(disturbance, "affinity", lambda: range(cores))
     assert names(disturbance.disturbed(moment(clocks={"cuda:0": 1.98e9}), moment(**after))) == raised
-
-
-@pytest.mark.parametrize(("others", "stolen_s", "raised"), [(1.0, 0.0, []), (12.0, 0.0, ["contended"]), (0.0, 0.6, [])])
-def test_other_programs_are_judged_by_their_share_of_the_cores_that_may_be_used(monkeypatch, others, stolen_s, raised):
-    """One thread of 64 cores: a foreign second on another core slows nothing."""
-    monkeypatch.setattr(disturbance, "affinity", lambda: tuple(range(64)))
-    after = moment(wall_s=1.0, own_s=1.0, busy_s=1.0 + others, stolen_s=stolen_s)
-    assert names(disturbance.disturbed(moment(), after)) == raised
 
 
 def test_a_power_limit_is_named_with_its_watts():

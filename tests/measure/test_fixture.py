@@ -1,11 +1,10 @@
 """What the ``gpubench`` fixture checks, counts, refuses and records, on the CPU."""
 
 import pytest
-from vendors import raising
 
 from gpubench.devices import Memory, implementations
 from gpubench.devices.virtual import VirtualDevice, VirtualMachine
-from gpubench.measure import budget, disturbance, prepare
+from gpubench.measure import budget, disturbance, prepare, verify
 from gpubench.measure.session import Session
 from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
@@ -230,12 +229,19 @@ def test_memory_is_without_the_workspace_of_a_product_and_other_work_has_none(vi
         ({"lacks": lambda self, dtype: "none" if dtype == "float64" else None}, None),
         ({"memory": lambda self: Memory(3 * 3 * 4096 - 1, 10**9)}, None),
         ({"rated": 1e12}, None),
-        ({"random_state": raising(RuntimeError)}, None),  # where it fails, a CPU does it
+        ({"fails": True}, None),  # so a CPU does it
     ],
 )
 def test_a_long_reference_is_computed_by_a_faster_accelerator_with_room(virtual, monkeypatch, changed, reason):
     usual = {"torch_name": "cpu", "allocated_memory": lambda self: 1000, "peak_memory": lambda self: 1000 + 3 * 4096}
-    rated = changed.get("rated", 2e12)
+    rated, copy = changed.get("rated", 2e12), verify.copy_call
+
+    def copied(*call, device=None, dtype=None, **terms):
+        if changed.get("fails") and device and dtype:
+            raise RuntimeError("out of memory")
+        return copy(*call, device=device, dtype=dtype, **terms)
+
+    monkeypatch.setattr(verify, "copy_call", copied)
     for name, value in (usual | changed).items():
         monkeypatch.setattr(VirtualDevice, name, value, raising=False)
     monkeypatch.setattr(prepare, "_LONG_REFERENCE", 0.0)
