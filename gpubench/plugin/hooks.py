@@ -147,7 +147,8 @@ class Plugin:
         events = recorded(journal)
         restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"  # after a rank has died or hung
         if restarted and not self._follows and (end := cut_off(events)):
-            Ledger(journal).add_event(**end)
+            with contextlib.closing(Ledger(journal)) as ledger:
+                ledger.add_event(**end)
             events.append(end)
         process = self.session.settings.process
         names = missing(events, process)

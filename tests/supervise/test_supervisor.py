@@ -444,10 +444,12 @@ def test_plain_pytest_leaves_a_journal_that_is_read(tmp_path):
 def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
     path = tmp_path / "ledger"
     facts = {"process": 0, "cases": ["a"], "fingerprint": {}, "machine_info": {}, "gpubench": {}}
-    Ledger(path).add_event("session", **facts)
+    with contextlib.closing(Ledger(path)) as journal:
+        journal.add_event("session", **facts)
     with path.open("a") as file:
         file.write('{"event": "start", "proc')
-    Ledger(path).add_event("end", process=0, fullname="a", status="error", reason="x", case=None)
+    with contextlib.closing(Ledger(path)) as journal:
+        journal.add_event("end", process=0, fullname="a", status="error", reason="x", case=None)
     assert [event["event"] for event in read_ledger(path)] == ["session", "end"]
 
 
@@ -517,10 +519,11 @@ time.sleep(60)
          "def test_a(): pass\n", [], 3, "KeyError: 'a'"),
     ],
 )  # fmt: skip
-def test_why_pytest_can_not_begin_or_go_on_is_in_the_journal(pytester, conftest, test, words, code, reason):
+def test_why_pytest_can_not_begin_or_go_on_is_in_the_journal(pytester, request, conftest, test, words, code, reason):
     pytester.makepyfile(test_a=test)
     pytester.makeconftest(conftest)
     failures = Failures("journal")
+    request.addfinalizer(failures._ledger.close)
     assert pytester.inline_run("-p", "no:cacheprovider", *words, plugins=[failures], no_reraise_ctrlc=True).ret == code
     (event,) = recorded("journal")
     assert event["reason"].startswith(reason)
