@@ -12,9 +12,8 @@ from ..report.rows import grouped
 from ..report.why import GAIN
 from ..runfile.flags import CONTENDED, DIFFERENT, judge
 from ..runfile.matching import is_expression, shown_name
-from ..runfile.quality import library_label
+from ..runfile.quality import FORM, LAYOUT, fastest_way, job, library_label
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
-from ..runfile.ways import FORM, LAYOUT, fastest_way, job
 from .datasheets import Gpu
 from .model import EAGER_S, NOTHING_LEARNED, OPERATORS_UNKNOWN, Likely, likely, shortest
 
@@ -38,7 +37,7 @@ NOT_TORCH = "at this CPU's peaks its operators take less than a tenth of its tim
 @dataclass(frozen=True)
 class Job:
     """A benchmark of a CPU, with the time of the fastest ``way`` that the file has of the same job, which
-    :func:`~gpubench.runfile.ways.fastest_way` finds.
+    :func:`~gpubench.runfile.quality.fastest_way` finds.
 
     ``copied_bytes`` are the bytes of inputs and outputs, ``memory_bytes`` the peak on the CPU, 0 if unknown.
     ``obstacle`` is the reason why no GPU can be estimated at all, ``doubt`` why the time isn't the operators',

@@ -5,7 +5,7 @@ benchmarks that differ in dtype, precision, cache, threads or seed is no speedup
 the difference is allowed and named. An unknown fact is no difference, except TF32 that is on at the other side.
 
 A benchmark has one baseline and one speedup. A GPU's baseline is the CPU's fastest measured way to do the job
-(``runfile/ways``): another library, a compiler, another form. Of several machines the first is the reference of all
+(``runfile/quality``): another library, a compiler, another form. Of several machines the first is the reference of all
 others.
 """
 
@@ -22,8 +22,8 @@ from typing import NamedTuple
 from ..errors import UsageError
 from ..runfile.facts import switches, threads_available
 from ..runfile.flags import Level, Quality, Reason
+from ..runfile.quality import Basis, fastest_way, job, times_and_ratio
 from ..runfile.quantities import SWITCH, holds_words
-from ..runfile.ways import Basis, fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
 from .number import MISSING, Number, Sign, State, seconds

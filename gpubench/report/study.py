@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..runfile.matching import is_expression
+from ..runfile.quality import Basis
 from ..runfile.schema import Run
-from ..runfile.ways import Basis
 from . import words
 from .number import Start
 from .pairs import IMPLEMENTATION, PINNED, Baseline, Pair, find_pairs, resolve

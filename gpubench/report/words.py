@@ -13,10 +13,9 @@ from msgspec import structs
 
 from ..runfile.facts import threads_available
 from ..runfile.matching import shown_name
-from ..runfile.quality import library_label
+from ..runfile.quality import FORM, LAYOUT, Basis, library_label
 from ..runfile.quantities import counted, listed, shared_place, shorten, shorten_apart
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
-from ..runfile.ways import FORM, LAYOUT, Basis
 from .number import power_of_ten, raised
 from .pairs import Pair
 from .rows import Measured, Row, Source, grouped

@@ -1,4 +1,8 @@
-"""Judge a run: noise that no process alone could see, peaks that can't be true, other programs, and slow libraries.
+"""Judge a run: noise that no process alone could see, peaks that can't be true, other programs, slow libraries, and the
+fastest way of a CPU to do a job, which is a fair baseline for a GPU.
+
+The same job is the same workload and parameters in arithmetic that is no less exact, whatever library, variant, form or
+layout does it, and whatever else a library computes on its way.
 
 A benchmark's share of its device's measured peak follows the roofline (S. Williams, A. Waterman, D. Patterson,
 Communications of the ACM 52(4), 2009): ``flops`` and ``bytes`` take at least ``max(flops / throughput, bytes /
@@ -7,13 +11,15 @@ bandwidth)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from .flags import CONTENDED, FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG
+from ..statistics import intervals
+from ..statistics.intervals import INTERVAL, Interval
+from .flags import CONTENDED, FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Level, judge
 from .quantities import text
 from .schema import Bandwidth, Ceilings, CpuFacts, Raised, Result, Run, Times, Work
 
@@ -38,6 +44,12 @@ _AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
 _COMPUTE = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
 """Instructions that multiply in a short dtype."""
 
+FORM = "form"
+"""Parameter of the suite's own benchmarks that says where the result is written, and so how a job is done rather than
+which job, except ``inplace``, which overwrites an input."""
+LAYOUT = "_channels_last"  # suffix of benchmarks that do the job of the benchmark without it, in another memory order
+FASTER = 1.03  # ways that differ by less are equally fast
+
 
 def library_label(name: str) -> str:
     """``NumPy`` for ``numpy``; the label of another library is its name."""
@@ -49,20 +61,17 @@ def judged(run: Run) -> Run:
     disprove, and whether other programs were seen at any time."""
     if run.plain:
         return run
-    results = tuple(map(_with_noise, run.results))
+    results = [*run.results]
+    for at, result in enumerate(results):
+        times, known = result.times, any(flag.name == NOISY_FLAG for flag in result.flags)
+        if times and not known and (seen := apart(times)):
+            raised = Raised(NOISY_FLAG, seen, tuple(process.index for process in times.processes))
+            results[at] = replace(result, flags=(*result.flags, raised))
     peaks = raise_peaks(results, run.ceilings)
     why = disproved(results, peaks)
     ceilings = {name: known for name, known in peaks.items() if name not in why}
     contended = any(flag.name == CONTENDED for flag in chain(run.flags, *(result.flags for result in results)))
-    return replace(run, results=results, ceilings=ceilings, disproved=why, contended=contended)
-
-
-def _with_noise(result: Result) -> Result:
-    times = result.times
-    if times is None or any(flag.name == NOISY_FLAG for flag in result.flags) or not (seen := apart(times)):
-        return result
-    raised = Raised(NOISY_FLAG, seen, tuple(process.index for process in times.processes))
-    return replace(result, flags=(*result.flags, raised))
+    return replace(run, results=tuple(results), ceilings=ceilings, disproved=why, contended=contended)
 
 
 def apart(times: Times) -> str | None:
@@ -222,3 +231,74 @@ def _reasons(library: str, dtype: str, cpu: CpuFacts) -> Iterator[str]:
     newest = _AVX512_KERNELS if "avx512f" in able else _AVX2_KERNELS if "avx2" in able else None
     if blas == "openblas" and kernel and newest and kernel not in newest:
         yield f"OpenBLAS's kernel for {kernel}, an older processor"
+
+
+# The fastest way of a CPU ---------------------------------------------------------------------------------------------
+
+
+def job(result: Result) -> Hashable:
+    """The key of a job: two results on one device that have it did the same."""
+    own = not result.kind  # the parameters of a user's own benchmark have unknown meanings
+    params = {n: v for n, v in result.params.items() if v is not None and (own or n != FORM)}
+    workload = result.workload if own else result.workload.removesuffix(LAYOUT)
+    terms = workload, result.device, result.cache, not own and result.params.get(FORM) == "inplace"
+    return *terms, frozenset((name, type(value), value) for name, value in params.items())
+
+
+def fastest_way(result: Result, others: Iterable[Result]) -> Result:
+    """The fastest result on the same CPU that does the same job, or ``result`` itself where none is reliably faster.
+
+    Results that waited for the scheduler or can't be true don't count, nor do unverified ones where ``result`` was
+    verified.
+    """
+    if result.times is None:
+        return result
+    limit = 1.001 * result.times.median_s / FASTER  # beyond doubt too slow: a job may have thousands of ways
+    shorter = [(times, other) for other in others if (times := other.times) and times.median_s <= limit]
+    for times, other in sorted(shorter, key=lambda entry: entry[0].median_s):
+        if _stands_for(other, result) and _surely_faster(times, result.times):
+            return other
+    return result
+
+
+class Basis(NamedTuple):
+    """The kind of a ratio's range, and the number of processes on each side if they differ."""
+
+    kind: str
+    processes: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """``95% interval, 2 and 3 processes``."""
+        return self.kind + f", {' and '.join(map(str, self.processes))} processes" * bool(self.processes)
+
+
+def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, Basis]:
+    """Both times, their ratio and the basis of its range.
+
+    With two processes or more on both sides a process is one observation, and a side's time is the median of their
+    medians; else there is nothing but the spread of the rounds, which is no interval.
+    """
+    tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
+    if min(len(tops), len(bottoms)) < 2:
+        quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
+        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), Basis("spread within one process")
+    basis = Basis(INTERVAL, tuple(dict.fromkeys((len(tops), len(bottoms)))))
+    return intervals.median(tops), intervals.median(bottoms), intervals.ratio_interval(tops, bottoms), basis
+
+
+def _stands_for(other: Result, result: Result) -> bool:
+    exact = {result.compute_dtype} | ({"float32"} if result.compute_dtype in ("bfloat16", "float16") else set())
+    passed = [each.check is not None and each.check.status == "passed" for each in (result, other)]
+    if other.compute_dtype not in exact or passed[0] > passed[1] or job(other) != job(result):
+        return False
+    itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
+    return not itself and judge(flag.name for flag in other.flags).level < Level.UNUSABLE
+
+
+def _surely_faster(times: Times, slower: Times) -> bool:
+    """Whether the interval proves it faster, or the slowest of its three processes or more is faster than all of the
+    slower ones: their times may be so far apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math.
+    Statist. 18 (1947): a chance of 1 in 20)."""
+    ratio = times_and_ratio(slower, times)[2]
+    slow, fast = ([process.median_s for process in side.processes] for side in (slower, times))
+    return ratio.value >= FASTER and (ratio.low > 1 or (min(len(slow), len(fast)) >= 3 and max(fast) < min(slow)))

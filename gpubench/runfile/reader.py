@@ -155,7 +155,7 @@ def _named(results: Sequence[Result], machine: Machine) -> tuple[Result, ...]:
 
 def _machine(info: schema.MachineInfo) -> Machine:
     """The machine, with the CPU's model as the default of its name; the host name is private."""
-    label = (info.cpu and info.cpu.brand_raw) or info.machine or "unknown machine"
+    label = str((info.cpu or {}).get("brand_raw") or info.machine or "unknown machine")
     facts = info.gpubench or Machine()
     tf32 = (facts.precision or {}).get("tf32")
     if not isinstance(tf32, bool | None):

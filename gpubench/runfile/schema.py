@@ -334,19 +334,15 @@ class CpuFacts(Struct, frozen=True):
     variables: Annotated[_Texts | None, _is("environment variables that change a CPU's times")] = None
 
 
-class Torch(Struct, frozen=True):
-    """The build of PyTorch."""
-
-    version: Annotated[str | None, _is("2.13.0+cpu")] = None
-
-
 class Machine(Struct, frozen=True):
     """Facts of the machine that hold for every run: pytest-benchmark warns at any difference."""
 
     label: Annotated[str, _is("what tables call it")] = ""
     devices: Annotated[tuple[DeviceFacts, ...], _is("all devices", max_length=MOST_DEVICES)] = ()
     cpu: Annotated[CpuFacts, _is("the CPU, and what decides its times")] = CpuFacts()
-    build: Annotated[Torch | None, _is("the build of PyTorch")] = field(default=None, name="torch")
+    build: Annotated[Scalars | None, _is("the build of PyTorch: its version, 2.13.0+cpu")] = field(
+        default=None, name="torch"
+    )
     libraries: Annotated[Scalars | None, _is("versions of NumPy and of registered libraries")] = None
     precision: Annotated[Scalars | None, _is("switches of torch and its libraries")] = None
     threads: Annotated[Count | None, _is("threads of torch on the CPU")] = None
@@ -354,7 +350,8 @@ class Machine(Struct, frozen=True):
     @property
     def torch(self) -> str | None:
         """The version of PyTorch."""
-        return self.build.version if self.build else None
+        version = (self.build or {}).get("version")
+        return version if isinstance(version, str) else None
 
     @property
     def tf32(self) -> bool | None:
@@ -368,16 +365,10 @@ class Machine(Struct, frozen=True):
         return next((device for device in self.devices if device.name == name), alone)
 
 
-class Processor(Struct, frozen=True):
-    """pytest-benchmark's own description of the CPU."""
-
-    brand_raw: str | None = None
-
-
 class MachineInfo(Struct, frozen=True):
     """pytest-benchmark's description of the machine, and ours."""
 
-    cpu: Processor | None = None
+    cpu: Annotated[dict[str, Any] | None, _is("pytest-benchmark's own description of the CPU")] = None
     machine: str | None = None
     gpubench: Annotated[Machine | None, _is("facts of the machine")] = None
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from gpubench.runfile.facts import differences
-from gpubench.runfile.schema import CpuFacts, DeviceFacts, Machine, Run, Torch
+from gpubench.runfile.schema import CpuFacts, DeviceFacts, Machine, Run
 
 KNOWN = CpuFacts(
     model="AMD EPYC", logical_cpus=2, machine_cpus=64, instructions=("avx2",), sockets=1, numa_nodes=1,
@@ -57,12 +57,12 @@ def test_how_the_cpu_was_used(changes, words):
 @pytest.mark.parametrize(
     ("before", "after", "machine", "software"),
     [
-        ({}, {"build": Torch("2.13.0"), "cpu": KNOWN, "precision": {"tf32": True}}, [], []),  # a file may know nothing
+        ({}, {"build": {"version": "2.13.0"}, "cpu": KNOWN, "precision": {"tf32": True}}, [], []),  # or nothing known
         ({"cpu_label": "One"}, {"cpu_label": "Other"}, ["CPU One → Other"], []),  # it launches the GPU's kernels
         ({"libraries": {"numpy": "2.2.0"}}, {"libraries": {"numpy": "2.3.1"}}, [], ["numpy 2.2.0 → 2.3.1"]),
         ({"cpu_label": "x86_64"}, {"cpu_label": "Other"}, [], []),
         ({"gpu": ("A100", "570")}, {"gpu": ("H100", "580")}, ["cuda:0 A100 → H100"], ["cuda:0 driver 570 → 580"]),
-        ({"build": Torch("2.12.0"), "threads": 2}, {"build": Torch("2.13.0"), "threads": 1},
+        ({"build": {"version": "2.12.0"}, "threads": 2}, {"build": {"version": "2.13.0"}, "threads": 1},
          ["threads 2 → 1"], ["torch 2.12.0 → 2.13.0"]),
         ({"precision": {"tf32": True}}, {"precision": {"tf32": False}}, ["TF32 on → off"], []),
         ({"precision": {"tf32": True, "tf32_matmul": False, "tf32_cudnn": True}},

@@ -1,12 +1,15 @@
-"""Peaks that results raise or disprove, and libraries that are slower than they need be."""
+"""Noise that processes show together, peaks that results raise or disprove, slow libraries, and the fastest way of a
+CPU."""
 
 from __future__ import annotations
 
 import pytest
+import records
 from msgspec import structs
 
-from gpubench.runfile.quality import disproved, raise_peaks, slow_products, utilisation
-from gpubench.runfile.schema import Bandwidth, Ceilings, Check, CpuFacts, Raised, Result, Times, Work
+from gpubench.runfile import quality
+from gpubench.runfile.quality import apart, disproved, fastest_way, raise_peaks, slow_products, utilisation
+from gpubench.runfile.schema import Bandwidth, Ceilings, Check, CpuFacts, Process, Raised, Result, Times, Work
 
 BANDS = (Bandwidth("copy", 1e6, 2e11, "l2"), Bandwidth("copy", 1e9, 3e10, "memory"))
 PEAKS = Ceilings(BANDS, {"float32": 1e11}, ways={"float32": {"torch": 1e11, "numpy": 9e10}})
@@ -141,3 +144,47 @@ def test_a_short_dtype_slower_than_float32_is_named(dtype, instructions, emulate
     (found,) = slow_products(peaks, structs.replace(INTEL, instructions=instructions))
     why = f"this CPU has no instructions for {dtype} and emulates it" if emulated else "the reason isn't known"
     assert found == ("torch", f"PyTorch's {dtype} products run at 1% of those in float32 on this CPU", why)
+
+
+@pytest.mark.parametrize(
+    ("processes", "spread", "seen"),
+    [
+        ([(1.0, 50), (1.2, 50), (1.1, 50)], 0.9, None),  # a process with many rounds has told its spread itself
+        ([(1.0, 50), (1.3, 50)], 0.0, "the slowest process took 1.3 times the fastest"),
+        ([(1.0, 2), (1.1, 2), (1.0, 2)], 0.4, "half of all 6 rounds are spread over 40% of the median"),
+        ([(1.0, 2), (1.1, 2), (1.0, 2)], 0.1, None),
+        ([(1.0, 2), (1.1, 2)], 0.4, None),  # four rounds tell nothing
+        ([(1.0, 2)], 0.9, None),
+    ],
+)
+def test_apart(processes, spread, seen):
+    each = tuple(Process(i, rounds, median) for i, (median, rounds) in enumerate(processes))
+    assert apart(Times(1.0, 1.0, 1.0, spread, 1.0, 1.0, 1, 1, None, "", each)) == seen
+
+
+SLOW = {"workload": "a.b", "params": {"n": 8}, "kind": "irregular"}
+
+
+@pytest.mark.parametrize(
+    ("way", "flag", "counts"),
+    [
+        ({}, "", True), ({}, "noisy", True), ({}, "waiting", False), ({}, "implausible", False),
+        ({"device": "cpu:1"}, "", False), ({"cache": "cold"}, "", False), ({"params": {"n": 8.0}}, "", False),
+        ({"params": {"n": 8, "form": "out"}}, "", True), ({"params": {"n": 8, "form": "inplace"}}, "", False),
+        ({"params": {"n": 8, "form": "out"}, "kind": ""}, "", False),  # what a form is in one's own, nobody knows
+    ],
+)  # fmt: skip
+def test_only_what_did_the_same_job_on_the_same_device_is_a_way(way, flag, counts):
+    one = records.run(cuda=0, processes=1).bench(**SLOW, cpu=2.0)
+    slow, other = one.bench(**SLOW | {"by": "numpy", "cpu": 1.0} | way, flags=(flag,) if flag else ()).read().results
+    assert (fastest_way(slow, [slow, other]) is slow) == (not counts)
+
+
+def test_a_job_may_have_thousands_of_ways(monkeypatch):
+    """Those that take as long are no faster, whatever they do."""
+    one = records.run(cuda=0, processes=1)
+    for number in range(300):
+        one.bench(**SLOW, cpu=2.0, variant=f"v{number}")
+    results = one.read().results
+    monkeypatch.setattr(quality, "job", lambda result: pytest.fail("compared with each other"))
+    assert all(fastest_way(each, results) is each for each in results)
