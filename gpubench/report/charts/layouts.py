@@ -359,7 +359,8 @@ class NamedRows:
             page.mark(axes, (mark.value, y), mark.role, title)
 
 
-class StackedBars(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StackedBars:
     """Rows of the parts of a step in seconds: a name, the parts by PARTS, the end of the range, the words beside it."""
 
     rows: tuple[tuple[str, tuple[float, ...], float, str], ...]
@@ -376,8 +377,8 @@ class StackedBars(NamedTuple):
         for i, (_, parts, high, words) in enumerate(self.rows):
             left = 0.0
             for seconds, role in zip((*parts, max(0.0, high - sum(parts))), (*PARTS.values(), ""), strict=True):
-                look = {"color": page.ink(role or "accelerator0"), "alpha": 1 if role else 0.3}
-                axes.barh(-i, seconds, left=left, height=0.6, **look)
+                ink, alpha = page.ink(role or "accelerator0"), 1 if role else 0.3
+                axes.barh(-i, seconds, left=left, height=0.6, color=ink, alpha=alpha)
                 left += seconds
             page.note(axes, words, (left, -i), (4, 0), va="center")
         axes.set_yticks([-i for i in range(len(self.rows))], [row[0] for row in self.rows])

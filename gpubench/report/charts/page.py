@@ -164,7 +164,13 @@ class Page:
         """One marker of the role's shape, or a ``hollow`` one."""
         hollow, ink, paper = (looks.pop("hollow", False), looks.pop("color", self.ink(role)), self.ink("page"))
         face, edge, width = (paper, ink, 1.4) if hollow else (ink, paper, 0.8)
-        usual = {"marker": shape_of(role), "markersize": 7.0, "linestyle": "", "zorder": 6, "markeredgewidth": width}
+        usual = {
+            "marker": MARK_SHAPES.get(role, "o"),
+            "markersize": 7.0,
+            "linestyle": "",
+            "zorder": 6,
+            "markeredgewidth": width,
+        }
         self.line(axes, [at], role, title, markerfacecolor=face, markeredgecolor=edge, **{**usual, **looks})
 
     def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> Artist:
@@ -176,7 +182,7 @@ class Page:
         return Line2D(
             [], [], color=self.ink(key.role), linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
             linestyle=(0, (4, 2)) if key.look == "dashed" else "-", solid_capstyle="butt",
-            marker={"bar": "", "tick": "|"}.get(key.look, shape_of(key.role)),
+            marker={"bar": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
             markersize={"dashed": 3.6, "tick": 11.0}.get(key.look, 6.5), markeredgewidth=2.4 * (key.look == "tick"),
         )  # fmt: skip
 
@@ -184,7 +190,7 @@ class Page:
 def swatch(key: Key) -> str:
     """Return an ``svg`` element with the look of a key in the legend of a web page."""
     ink = f"var(--{colour(LIGHT, key.role)[1:]})"
-    style = MarkerStyle("|" if key.look == "tick" else shape_of(key.role))
+    style = MarkerStyle("|" if key.look == "tick" else MARK_SHAPES.get(key.role, "o"))
     size, edge = 5 if key.look == "dashed" else 11, 3.0 if key.look == "tick" else 1.5
     shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(size, -size))
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in np.asarray(shape.to_polygons(closed_only=False)[0]))
@@ -195,11 +201,6 @@ def swatch(key: Key) -> str:
     elif key.look == "bar":
         mark = f'<rect x="-12" y="-5" width="24" height="10" fill="{ink}"/>'
     return f'<svg viewBox="-15 -8 30 16" aria-hidden="true">{mark}</svg>'
-
-
-def shape_of(role: str) -> str:
-    """Return matplotlib's marker of a role: round unless the role has a shape of its own."""
-    return MARK_SHAPES.get(role, "o")
 
 
 def _lines(words: str, size: float, even: bool = True) -> list[str]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import html
 import io
-import pkgutil
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import UsageError
@@ -28,7 +28,7 @@ from .layouts import stacked_figure as stacked_figure
 from .page import AROUND, Figure, Page, rc_settings, swatch
 from .rate_chart import time_by_size
 from .selection import LEAST_VALUES
-from .theme import LIGHT, colour, recolour
+from .theme import LIGHT, colour
 
 NEEDS = {
     "headline": "one benchmark",
@@ -67,13 +67,12 @@ def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]
     raised, as a picture must never cost the numbers. Without ``every`` those that answer its questions."""
     made: list[Figure] = []
     failed: list[str] = []
-    for name in sorted(each.name for each in pkgutil.iter_modules(import_module(__package__).__path__)):
-        chart, _, is_chart = name.partition("_")
-        if is_chart == "chart":
-            try:
-                made += getattr(import_module(f"{__package__}.{name}"), f"{chart}_figures")(study)
-            except Exception as error:
-                failed.append(_failure(f"{chart} pictures", error))
+    for path in sorted(Path(__file__).parent.glob("*_chart.py")):
+        chart = path.stem.removesuffix("_chart")
+        try:
+            made += getattr(import_module(f"{__package__}.{path.stem}"), f"{chart}_figures")(study)
+        except Exception as error:
+            failed.append(_failure(f"{chart} pictures", error))
     figures = sorted((figure for figure in made if every or figure.default), key=lambda figure: figure.rank)
     names = _stems(figure.name for figure in figures)
     return [replace(figure, name=name) for figure, name in zip(figures, names, strict=True)], failed
@@ -204,8 +203,6 @@ def _lacking(study: Study, kind: str | None) -> str:
 
 def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
     """Return the content of a file, svg or png."""
-    if suffix == "svg":
-        return recolour(_written(figure, suffix, LIGHT)[0], theme)
     return _written(figure, suffix, theme)[0]
 
 
