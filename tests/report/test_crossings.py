@@ -8,12 +8,12 @@ import reading
 from reading import study_of
 from records import run
 
-from gpubench.report import sweeps, words
+from gpubench.report import study as studies, words
 from gpubench.report.number import Sign, Start, StartKind, State, rounded_size, times, times_range
 from gpubench.report.pairs import ONE_SHOT, Pair
 from gpubench.report.render import Table
 from gpubench.report.rows import Measured, Values
-from gpubench.report.sweeps import Crossing, Line, Point
+from gpubench.report.study import Crossing, Line, Point
 from gpubench.runfile.flags import Reason
 from gpubench.runfile.schema import DeviceFacts, Machine, Process, Result, Run, Times
 from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
@@ -227,11 +227,11 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting():
         for form in ("allocating", "out")
         for n in (10, 1000, 100)
     ]
-    chosen = sweeps.plainest_first(rows)[0]
+    chosen = studies.plainest_first(rows)[0]
     assert words.setting(chosen.result) == "float32, out, n=1000"
-    assert sweeps.plainest_first(rows[::-1])[0] is chosen  # not by the order of the file
+    assert studies.plainest_first(rows[::-1])[0] is chosen  # not by the order of the file
     halves, double = row("a.b", "float16", n=1), row("a.b", "float64", n=1)
-    assert sweeps.plainest_first([halves, double])[0] is double
+    assert studies.plainest_first([halves, double])[0] is double
 
 
 @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ def test_a_setting_reads_as_python_writes_it(name, value, said):
 def test_kinds_come_in_one_order_and_ones_own_work_first():
     kinds = ("elementwise", "", "networks", "copies", "matmul", "networks")
     rows = [row(f"some.work{i}", kind=kind) for i, kind in enumerate(kinds)]
-    found = [[each.result.kind for each in members] for members in sweeps.in_order(rows)]
+    found = [[each.result.kind for each in members] for members in studies.in_order(rows)]
     assert found == [[""], ["matmul"], ["networks"] * 2, ["elementwise"]]
-    assert len(sweeps.in_order([row("transfer.create", kind="copies")])) == 1  # there is nothing else
+    assert len(studies.in_order([row("transfer.create", kind="copies")])) == 1  # there is nothing else
 
 
 @pytest.mark.parametrize(("copied", "said"), [(100.0, "n ≈ 100 at the latest"), (200.0, "n = 128 at the latest")])
