@@ -116,7 +116,7 @@ def report(args: argparse.Namespace) -> int:
 def print_ending(report: Report, elapsed_s: float | None = None) -> None:
     """Print the answer on one screen, and on stderr the charts that could not be drawn."""
     from ..report.render import screen_width
-    from ..report.screen import answer_screen
+    from ..report.results import answer_screen
 
     for line in report.failed:
         print(f"gpubench: {line}", file=sys.stderr)
@@ -178,7 +178,7 @@ def show(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for files that can't be read, or where nothing matches."""
     from ..report.columns import results_columns
     from ..report.render import csv_text, screen_width
-    from ..report.screen import everything, page_table
+    from ..report.results import everything, page_table
 
     study = _study(args.runs, args.expression)
     if args.format == "csv":

@@ -86,8 +86,19 @@ def answer_rows(study: Study, items: Sequence[Item]) -> list[AnswerRow[Item]]:
             own = of_workload[0].subject.own
             alike = grouped(of_workload, attrgetter("subject.setting" if own else "subject.dtype")).values()
             chosen = sorted((_of_each_device(study, group) for group in alike), key=lambda group: plainness(group[0]))
-            first = words.settings(chosen[0][0].subject.result, without={"dtype"})
-            rows += [_row(group, None if own or group is chosen[0] else first) for group in chosen]
+            first: Sequence[str] = ()
+            for group in chosen:
+                subject: Measured = group[0].subject
+                heading = subject.kind.heading if subject.kind else words.OWN
+                settings = words.settings(subject.result, without={"dtype"})
+                detail = [word for word in settings if word not in first]
+                leads = own or group is chosen[0]
+                if leads:
+                    name, first = words.name(subject.result), () if own else settings
+                    detail = [*[subject.dtype] * (subject.dtype not in ("", "float32")), *settings]
+                else:
+                    name = subject.dtype or "other"
+                rows.append(AnswerRow(heading, name, ", ".join(detail), leads, group))
     return rows
 
 
@@ -104,18 +115,6 @@ def _of_each_device(study: Study, items: Sequence[Item]) -> tuple[Item, ...]:
 
 def _case(item: Measured | Pair) -> tuple[object, object]:
     return item.subject.setting, item.subject.size
-
-
-def _row(items: tuple[Item, ...], first: Sequence[str] | None) -> AnswerRow[Item]:
-    """Return a row; ``first`` are the settings of its workload's first dtype, None if it is the first."""
-    subject: Measured = items[0].subject
-    settings: list[str] = words.settings(subject.result, without={"dtype"})
-    heading = subject.kind.heading if subject.kind else words.OWN
-    if first is None:
-        detail = ", ".join([*[subject.dtype] * (subject.dtype not in ("", "float32")), *settings])
-        return AnswerRow(heading, words.name(subject.result), detail, True, items)
-    detail = ", ".join(word for word in settings if word not in first)
-    return AnswerRow(heading, subject.dtype or "other", detail, False, items)
 
 
 def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
@@ -215,17 +214,13 @@ class Answer:
             compared = {row.run_name for pair in self.study.answered for row in (pair.base, pair.other)}
             alone = [name for name in self.study.named_runs if name not in compared]
             more += [f"Not compared, because nothing is alike: {listed(alone)}."] * bool(alone)
-            return " ".join([*self._unfair_cpus, *sentences, *more])
+            sides = (side for speedups in self.speedups for pair in speedups.pairs for side in pair.sides)
+            runs = {side.run_name: side.run for side in sides if not side.on_accelerator}.values()
+            counts = {(run.machine.threads or 1, available) for run in runs if (available := threads_available(run))}
+            claim = "No fair CPU: it took {} of {} threads, so it may be up to {:.2g} times as fast."
+            unfair = (claim.format(used, available, available / used) for used, available in sorted(counts))
+            return " ".join([*unfair, *sentences, *more])
         return _cpu_sentence(self.study, self.times, self._alone)
-
-    @property
-    def _unfair_cpus(self) -> list[str]:
-        """``No fair CPU: it took 1 of 16 threads …``, for each CPU that took fewer threads than it has."""
-        sides = (side for speedups in self.speedups for pair in speedups.pairs for side in pair.sides)
-        runs = {side.run_name: side.run for side in sides if not side.on_accelerator}.values()
-        counts = {(run.machine.threads or 1, available) for run in runs if (available := threads_available(run))}
-        claim = "No fair CPU: it took {} of {} threads, so it may be up to {:.2g} times as fast."
-        return [claim.format(used, available, available / used) for used, available in sorted(counts)]
 
     @cached_property
     def hint(self) -> str:
@@ -246,9 +241,7 @@ class Answer:
         subject = f"{counted(len(left_out), 'benchmark')} {'has' if len(left_out) == 1 else 'have'}"
         nearest = f"no comparable baseline, the nearest differs in {counts}"
         texts = [f"Not compared: {subject} {nearest}. Use {options} to compare anyway"] * bool(left_out)
-        compared = {
-            row.result.workload for row in [*(p.other for p in self.study.pairs), *(row for row, _ in left_out)]
-        }
+        compared = {row.result.workload for row, _ in left_out} | {p.other.result.workload for p in self.study.pairs}
         for workload, rows in grouped(self.study.measured, attrgetter("result.workload")).items():
             runs = grouped(rows, attrgetter("run_name")).values()
             common = set.intersection(*({(row.setting, repr(row.size)) for row in of_run} for of_run in runs))
@@ -267,7 +260,7 @@ class Answer:
         if self.smoke:
             return warnings
         judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-        warnings += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
+        warnings += [*_warn_of_noise(study, judged), *_warn_of_calls(study, judged)]
         if note := plain_memory_note(row.result for row in study.measured):
             warnings.append(Warning(f"{note[:1].upper()}{note[1:]}", minor=True))
         if study.measured and not any(row.interval for row in study.measured):
@@ -368,20 +361,14 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
         yield Warning(count, " (*) and may be far off", f"Repeat more: {more}, or --preset full.")
 
 
-def _warn_of_calls(judged: Sequence[Measured]) -> Iterator[Warning]:
+def _warn_of_calls(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
+    """Warn of calls that did something else than was meant, and of slow matrix products of PyTorch on a CPU, on which
+    speedups over it depend; of a busy machine they say nothing."""
     for name in _OF_THE_CALL:
         if rows := [row for row in judged if name in row.flags]:
             causes = [flag.seen for flag in rows[0].result.flags if flag.name == name == DIFFERENT]
             evidence = f" ({_examples(rows)}): {next(iter(causes), ADVICE[name].why)}"
             yield Warning(f"{counted(len(rows), 'result')} flagged {name}", evidence, f"To try: {ADVICE[name].remedy}.")
-
-
-def _examples(rows: Sequence[Measured]) -> str:
-    return listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
-
-
-def _warn_of_slow_library(study: Study) -> Iterator[Warning]:
-    """Speedups over a CPU depend on PyTorch's matrix products there; of a busy machine they say nothing."""
     claims: list[tuple[str, str]] = []
     several = len({run.machine.label for run in study.runs}) > 1
     for run in study.runs:
@@ -392,6 +379,10 @@ def _warn_of_slow_library(study: Study) -> Iterator[Warning]:
     for claim, reason in claims[:1]:
         more = f"; and {counted(len(claims) - 1, 'other dtype')}" * (len(claims) > 1)
         yield Warning(claim, f" ({reason}){more}", "See docs/how-it-measures.md.")
+
+
+def _examples(rows: Sequence[Measured]) -> str:
+    return listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
 
 
 def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
@@ -140,11 +139,6 @@ def seconds(value: float | None, star: bool = False) -> Number:
 def share(value: float, unit: str = PERCENT) -> Number:
     """Return a share of one, in percent."""
     return Number(value, unit, state=State.KNOWN)
-
-
-def signs_of(cells: Iterable[object]) -> set[Sign]:
-    """Return the signs to explain below these cells."""
-    return {sign for cell in cells if isinstance(cell, Number | Start) for sign in cell.footnotes}
 
 
 class StartKind(StrEnum):

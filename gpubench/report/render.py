@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from rich.cells import cell_len
 
-from .number import MISSING, Number, Sign, Start, signs_of
+from .number import MISSING, Number, Sign, Start
 
 Cell = str | int | Number | Start | None
 S = TypeVar("S")
@@ -72,7 +72,9 @@ class Table:
     @property
     def signs(self) -> set[Sign]:
         """The signs beside numbers."""
-        return signs_of(cell for row in self.cells for cell in row)
+        return {
+            sign for row in self.cells for cell in row if isinstance(cell, Number | Start) for sign in cell.footnotes
+        }
 
     @property
     def footnote(self) -> str:

@@ -145,6 +145,7 @@ class Measured(Row):
         super().__post_init__()
         result, machine = self.result, self.run.machine
         assert result.times is not None
+        self.subject = self
         self.times: Times = result.times
         self.time_s = self.times.median_s
         self.ceilings = self.run.ceilings.get(result.device)
@@ -159,11 +160,6 @@ class Measured(Row):
         fits = self.ceilings is not None and 0 < (result.work.bytes or 0) <= self.ceilings.l2_bytes
         in_memory = use is not None and use.footprint_bytes and result.cache != "cold"
         self.in_cache = bool(self.on_accelerator and fits and in_memory and self.fills)
-
-    @property
-    def subject(self) -> Measured:
-        """The row itself; a pair's subject is the row that is compared with the baseline."""
-        return self
 
     @property
     def time(self) -> Number:

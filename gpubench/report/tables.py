@@ -25,7 +25,7 @@ from .render import Cell, Column, Table, escape, listing, markdown, table
 from .study import ONE_THREAD, SINGLE, Measured, Pair, Row, Scaled, Source, Study, grouped
 from .why import why
 
-_MOST_COLUMNS, _LONGEST_REASON = 6, 60
+_MOST_COLUMNS = 6
 _QUANTITY = re.compile(r"\d+([.,]\d+)*(e[+-]?\d+)?( [kMGTPmµn]?(FLOP|B|s|FLOP/s|B/s)\b)?")
 
 
@@ -144,10 +144,6 @@ def _columns(study: Study, speedups: Speedups, brief: bool) -> list[Column[Answe
 def results_table(study: Study) -> Table:
     """Every measured benchmark, by dtype and size: the table of ``gpubench show``."""
 
-    def order(row: Measured) -> tuple[object, ...]:
-        case = row.result
-        return case.workload, row.dtype, case.variant, row.numbers, words.setting(case), study.names.order(row)
-
     columns: list[Column[Measured]] = [
         Column("run", lambda row: row.run_name if study.several_runs else ""),
         Column("benchmark", lambda row: words.benchmark(row.result)),
@@ -159,7 +155,9 @@ def results_table(study: Study) -> Table:
     ]
     above = any(row.quality.doubt is Reason.ABOVE_PEAK for row in study.measured)
     note = _spread(study.measured) + f" {Sign.UNKNOWN} above the measured peak (the peak was measured too low)." * above
-    return table("", columns, sorted(study.measured, key=order), note, [Sign.UNKNOWN] * above)
+    rows = sorted(study.measured, key=lambda row: (row.numbers, words.setting(row.result), study.names.order(row)))
+    rows.sort(key=lambda row: (row.result.workload, row.dtype, row.result.variant))
+    return table("", columns, rows, note, [Sign.UNKNOWN] * above)
 
 
 def beside_each_other(study: Study, head: str = "") -> Table:
@@ -246,17 +244,12 @@ def jobs_table(study: Study) -> Table:
     return table("Whole jobs", columns, [row for row in study.measured if row.result.steps], note)
 
 
-def short_reason(row: Row) -> str:
-    """Why a benchmark has no time, in one line of a screen."""
-    return shorten(row.result.reason or "no reason given", _LONGEST_REASON)
-
-
 def unmeasured_by_reason(study: Study) -> list[list[Row]]:
     """Skipped and failed benchmarks; reasons that differ only in their numbers, or in the middle that a screen cuts
     out, count as one."""
 
     def shape(row: Row) -> tuple[str, str]:
-        return row.result.status, shorten(_QUANTITY.sub("#", row.result.reason or ""), _LONGEST_REASON)
+        return row.result.status, shorten(_QUANTITY.sub("#", row.result.reason or ""), 60)
 
     groups = grouped((row for row in study.rows if not isinstance(row, Measured)), shape)
     return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -len(groups[key]), key[1]))]

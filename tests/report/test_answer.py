@@ -12,7 +12,7 @@ from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
 from gpubench.report.number import MISSING, Sign
-from gpubench.report.screen import findings
+from gpubench.report.results import findings
 from gpubench.report.tables import answer_tables, beside_each_other, machine_table, results_table
 from gpubench.runfile.matching import KINDS
 

@@ -19,7 +19,7 @@ from gpubench.errors import UsageError
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.columns import csv_files
-from gpubench.report.screen import answer_screen, findings
+from gpubench.report.results import answer_screen, findings
 from gpubench.report.study import Study
 from gpubench.report.tables import answer_tables
 from gpubench.runfile.flags import Level, Quality, Reason

@@ -10,8 +10,7 @@ import records
 import gpubench
 from gpubench.errors import UsageError
 from gpubench.report.answer import Answer
-from gpubench.report.results import Results
-from gpubench.report.screen import MOST_LINES
+from gpubench.report.results import MOST_LINES, Results
 from gpubench.report.tables import answer_tables
 
 SIZES = (64, 256, 1024)

@@ -9,7 +9,7 @@ from records import run
 
 from gpubench.report import words
 from gpubench.report.answer import Warning
-from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, findings, list_warnings
+from gpubench.report.results import MOST_LINES, WIDTH, answer_screen, everything, findings, list_warnings
 from gpubench.runfile.runs import read
 
 ROOT = Path(__file__).parents[2]
