@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -129,13 +128,11 @@ def speedup_columns(study: Study) -> list[Column[Pair]]:
 
 def crossover_columns(study: Study) -> list[Column[Crossing]]:
     """Return the columns of crossover.csv; a parameter that is the size of a line is empty there."""
-
-    def but_for_size(column: Column[Row], crossing: Crossing) -> object:
-        return None if column.head == crossing.line.size_name else column.cell(crossing.line.last)
-
     subject = _of("line.last", "run machine device workload implementation variant cache")
-    parameters = _parameters(pair.other for pair in study.pairs)
-    named = [Column(column.head, partial(but_for_size, column)) for column in parameters]
+    named = [
+        Column(at.head, lambda line, at=at: None if at.head == line.line.size_name else at.cell(line.line.last))  # type: ignore[misc]
+        for at in _parameters(pair.other for pair in study.pairs)
+    ]
     base = _of("pair.base", "run machine device implementation", "baseline_")
     return [*subject, *named, *_of("line.last", "dtype"), *base, *_CROSSED]
 
@@ -167,17 +164,13 @@ def _measured(cell: Callable[[Measured], object]) -> Callable[[Row], object]:
     return lambda row: cell(row) if isinstance(row, Measured) else None
 
 
-def _check(row: Measured) -> str | None:
-    check = row.result.check
-    return None if check is None else f"{check.status}: {check.reason}" if check.reason else check.status
-
-
 _RESULTS = (
     "run machine device device_name family workload dtype variant setting size_name size time_s low_s high_s"
     " rate rate_unit utilisation status flags reason implementation cache threads"
 )
 _SIDE = "run machine device implementation threads"
 """Heads of columns: the first of results.csv, and the names of a side of a speedup."""
+_CHECK = _at("result.check.status"), _at("result.check.reason")
 _ROW: dict[str, Column[Row]] = {
     column.head: column
     for column in (
@@ -189,7 +182,7 @@ _ROW: dict[str, Column[Row]] = {
         Column("flags", _measured(lambda row: " ".join(row.flags) or None)),
         *_columns("reason implementation cache threads", "result."),
         *(Column(metric.name, _measured(metric.of)) for metric in _METRICS),
-        Column("check", _measured(_check)),
+        Column("check", _measured(lambda row: ": ".join(filter(None, (of(row) for of in _CHECK))) or None)),
         *_columns("kind title pytest_id=fullname", "result."),
     )
 }

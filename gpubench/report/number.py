@@ -85,11 +85,6 @@ class Number:
         return self if self.low is None or self.state is State.RANGE else replace(self, low=None, high=None)
 
     @property
-    def is_number(self) -> bool:
-        """Whether it is written with digits, or as a dash."""
-        return self.state is not State.UNKNOWN or not self.words
-
-    @property
     def footnotes(self) -> set[Sign]:
         """The signs to explain below a table."""
         unknown = self.state is State.UNKNOWN and not self.words

@@ -26,7 +26,7 @@ from ..runfile.quality import Basis, fastest_way, job, times_and_ratio
 from ..runfile.quantities import SWITCH, holds_words
 from ..statistics import intervals
 from ..statistics.intervals import Interval
-from .number import MISSING, Number, Sign, State, seconds
+from .number import MISSING, Number, Sign, State
 from .rows import NEAR, Measured, Values, grouped, too_noisy
 
 RESIDENT, ONE_SHOT, PINNED = "resident", "one-shot", "one-shot, pinned"
@@ -214,10 +214,6 @@ class Pair:
     def faster(self) -> bool:
         """Whether it is surely faster than its baseline, by more than rounding."""
         return self.values.low > 1 and (self.ratio.value or 0.0) >= NEAR
-
-    def side_time(self, place: int) -> Number:
-        """The time of the baseline (place 0) or of the other side."""
-        return seconds((self.compared.base_s, self.compared.time_s)[place], bool(self.sides[place].quality.star))
 
 
 def _copies_s(row: Measured, regime: str) -> float | None:

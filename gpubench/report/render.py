@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from rich.cells import cell_len
 
-from .number import MISSING, Number, Sign, Start
+from .number import MISSING, Number, Sign, Start, State
 
 Cell = str | int | Number | Start | None
 S = TypeVar("S")
@@ -134,7 +134,7 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
 
 
 def _is_number(cell: Cell) -> bool:
-    return isinstance(cell, int) or (isinstance(cell, Number) and cell.is_number)
+    return isinstance(cell, int) or (isinstance(cell, Number) and (cell.state is not State.UNKNOWN or not cell.words))
 
 
 def _fold(parts: Sequence[str], width: int) -> list[str]:

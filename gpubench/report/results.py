@@ -21,9 +21,9 @@ from ..runfile.schema import Run
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
 from .columns import crossover_columns, frame, results_columns, speedup_columns
-from .number import Sign, StartKind, State, times, times_range
+from .number import Sign, Start, StartKind, State, times, times_range
 from .render import escape, markdown, terminal, wrapped
-from .study import Crossing, Measured, Pair, Study, grouped
+from .study import Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, results_table, unmeasured_by_reason
 from .why import reasons
 
@@ -270,8 +270,8 @@ def findings(study: Study) -> list[str]:
     """Findings of a few benchmarks, one sentence each: for ``gpubench time`` and notebooks."""
     crossings = [crossing for crossing in study.crossings if crossing.resident]
     swept = {pair for crossing in crossings for pair in crossing.line.items}
-    lines = [_crossing_sentence(study, crossing) for crossing in crossings]
-    lines += [_pair_sentence(study, pair) for pair in study.pairs if pair not in swept]
+    lines = [_sentence(study, at.pair, at.start if len(at.line.points) > 1 else None) for at in crossings]
+    lines += [_sentence(study, pair) for pair in study.pairs if pair not in swept]
     causes = reasons(study.pairs)
     lines += _against_first(study)
     lines += (f"{_who(pair.other)}: {study.names.subject(pair)}{sizes}: {cause}." for pair, sizes, cause in causes)
@@ -291,24 +291,19 @@ def _who(row: Measured) -> str:
     return ", ".join(filter(None, (words.name(row.result), arithmetic)))
 
 
-def _crossing_sentence(study: Study, crossing: Crossing) -> str:
-    """``a @ b, float32: H200 is faster than the Xeon from n ≈ 72.``"""
-    pair = crossing.pair
-    if len(crossing.line.points) == 1:
-        return _pair_sentence(study, pair)
+def _sentence(study: Study, pair: Pair, start: Start | None = None) -> str:
+    """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``; with the ``start`` of its line ``… is faster
+    than the Xeon from n ≈ 72.``"""
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if crossing.start.kind is StartKind.UNSURE:
-        return f"{_who(pair.other)}: {subject} or {base}: too noisy to say from which size on either is faster."
-    return f"{_who(pair.other)}: {subject} is {crossing.start.sentence(f'faster than {base}')}."
-
-
-def _pair_sentence(study: Study, pair: Pair) -> str:
-    """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``"""
-    subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if pair.ratio.state is not State.KNOWN:
-        return f"{_who(pair.other)}: {subject} against {base}: {pair.ratio}."
-    base += f" by {words.way(pair)}" * bool(pair.fastest_way)
-    return f"{_who(pair.other)}: {subject} {_faster(pair)} {base}."
+    if start and start.kind is StartKind.UNSURE:
+        claim = f"{subject} or {base}: too noisy to say from which size on either is faster"
+    elif start:
+        claim = f"{subject} is {start.sentence(f'faster than {base}')}"
+    elif pair.ratio.state is not State.KNOWN:
+        claim = f"{subject} against {base}: {pair.ratio}"
+    else:
+        claim = f"{subject} {_faster(pair)} {base}" + f" by {words.way(pair)}" * bool(pair.fastest_way)
+    return f"{_who(pair.other)}: {claim}."
 
 
 def _faster(pair: Pair) -> str:

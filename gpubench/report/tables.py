@@ -119,7 +119,9 @@ def _columns(study: Study, speedups: Speedups, brief: bool) -> list[Column[Answe
     size from which it is faster; unless ``brief`` their ranges."""
 
     def time(pair: Pair, place: int) -> Number:
-        number, other_way = pair.side_time(place), pair.sides[place] is pair.fastest_way
+        side = pair.sides[place]
+        number = seconds((pair.compared.base_s, pair.compared.time_s)[place], bool(side.quality.star))
+        other_way = side is pair.fastest_way
         return number.signed(Sign.OTHER_WAY, other_way) if brief else number.noted(f" by {words.way(pair)}" * other_way)
 
     def speedup(pair: Pair) -> Number:
