@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
 from ..errors import RunFileError, clean
-from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Quality, Reason, judge
+from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Reason, judge
 from ..runfile.matching import KINDS, is_expression, matcher, names_of, nothing_matches
-from ..runfile.quality import most, utilisation
+from ..runfile.quality import Utilisation, most, utilisation
 from ..runfile.quantities import shorten
 from ..runfile.schema import MOST_NAMES, Case, Parallel, Process, Result, Run, Scalar, Times
 from ..statistics.intervals import Interval, median_interval
@@ -132,13 +131,24 @@ def interval_of(processes: Sequence[Process]) -> Interval | None:
 
 @dataclass(eq=False)
 class Measured(Row):
-    """A benchmark that has ``times`` of its rounds; ``time_s`` are its seconds per call, and ``ceilings`` the measured
-    peaks of its device, if there are any.
+    """A benchmark that has ``times`` of its rounds; ``time_s`` are its seconds per call, ``time`` the same with a star
+    if the result is flagged, and ``ceilings`` the measured peaks of its device, if there are any.
 
     ``utilisation`` is its share of the roofline limit: the least time at these peaks / the measured time; ``peak_unit``
     the unit of the peak that limits it, empty if none is known. ``launch_bound``: launching its work takes longer than
     the work. ``fills``: it has enough work to fill its GPU, as far as is known; always true on a CPU. ``in_cache``: it
     is memory-bound on a GPU, and its data fit into the GPU's cache, which is faster than memory.
+
+    ``interval`` is given by its processes; ``shown_interval`` is empty if it is too noisy to show; ``spread`` is half
+    of it, or half the interquartile range of one process, over the time. ``flags`` are names of the flags of its time:
+    of the file; noisy if the rounds of a file of pytest-benchmark alone vary too much; implausible if its rate is above
+    the measured peak by more than noise, the instruction set, or a fast algorithm of convolutions explains. Disproved
+    peaks raise none. ``busy``: other programs may have made it longer, since they were seen meanwhile or, where a noisy
+    time can be held against that on a core, at any time of its run. ``interrupted``: they took the core of its only
+    thread, and its CPU time is recorded. ``vague`` is the reason why no range says how far off the time is.
+
+    ``rate`` is customary for such work: its samples or tokens, else its FLOP, its bytes, its items. Below one FLOP per
+    byte, memory is the limit, so bytes per second are shown. ``throughput`` is its value, None without declared work.
     """
 
     def __post_init__(self) -> None:
@@ -150,7 +160,7 @@ class Measured(Row):
         self.time_s = self.times.median_s
         self.ceilings = self.run.ceilings.get(result.device)
         link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
-        self._use = use = utilisation(result.work, self.time_s, result.compute_dtype, self.ceilings, link)
+        use = utilisation(result.work, self.time_s, result.compute_dtype, self.ceilings, link)
         self.utilisation = use.fraction if use else None
         self.peak_unit = {"throughput": "FLOP/s", "bandwidth": "B/s"}[use.bound] if use else ""
         launch_s, device_s = result.launch_s, result.device_s
@@ -160,11 +170,27 @@ class Measured(Row):
         fits = self.ceilings is not None and 0 < (result.work.bytes or 0) <= self.ceilings.l2_bytes
         in_memory = use is not None and use.footprint_bytes and result.cache != "cold"
         self.in_cache = bool(self.on_accelerator and fits and in_memory and self.fills)
+        self.rate = _rate_of(result)
+        self.throughput = self.rate.of(self) if self.rate else None
+        self._judge(use)
 
-    @property
-    def time(self) -> Number:
-        """``10.0 ms``; ``10 ms*``, to two digits, if the result is flagged."""
-        return seconds(self.time_s, bool(self.quality.star))
+    def _judge(self, use: Utilisation | None) -> None:
+        case, times, run = self.result, self.times, self.run
+        self.interval = interval_of(times.processes)
+        self.spread = (self.interval.high - self.interval.low if self.interval else times.iqr_s) / 2 / self.time_s
+        names = [flag.name for flag in case.flags if flag.name != IMPLAUSIBLE or case.device not in run.disproved]
+        names += [NOISY_FLAG] * (run.plain and times.rounds >= FEW and times.iqr_s > NOISY * self.time_s)
+        if use is not None and self.ceilings is not None:
+            limit = most(use, case.compute_dtype, self.ceilings, case.convolution_share or 0.0)
+            names += [IMPLAUSIBLE] * (use.fraction > limit)
+        self.flags = tuple(dict.fromkeys(names))
+        self.quality = judge(self.flags, self.spread)
+        reasons, cpu_s, alone = self.quality.why, times.cpu_s, case.threads == 1 and not self.on_accelerator
+        self.busy = Reason.BUSY in reasons or (Reason.NOISY in reasons and run.contended and cpu_s is not None)
+        self.interrupted = self.busy and alone and cpu_s is not None and self.time_s > NEAR * cpu_s
+        self.vague = None if self.interrupted else next((reason for reason in reasons if reason.interval), None)
+        self.shown_interval = None if Reason.TOO_NOISY in reasons else self.interval
+        self.time = seconds(self.time_s, bool(self.quality.star))
 
     @property
     def accurate_time(self) -> Number:
@@ -180,42 +206,6 @@ class Measured(Row):
         if self.vague is not None:
             return Number(words=self.vague.interval)
         return share(self.spread, HALF_INTERVAL if self.interval else HALF_SPREAD)
-
-    @property
-    def vague(self) -> Reason | None:
-        """The reason why no range says how far off the time is."""
-        return None if self.interrupted else next((reason for reason in self.quality.why if reason.interval), None)
-
-    @cached_property
-    def interval(self) -> Interval | None:
-        """The interval that its processes give."""
-        return interval_of(self.times.processes)
-
-    @property
-    def shown_interval(self) -> Interval | None:
-        """The interval, unless it is too noisy to show."""
-        return None if Reason.TOO_NOISY in self.quality.why else self.interval
-
-    @property
-    def rate(self) -> Rate | None:
-        """The customary rate of such work: its samples or tokens, else its FLOP, its bytes, its items.
-
-        Below one FLOP per byte, memory is the limit, so bytes per second are shown.
-        """
-        work, items = self.result.work, None
-        if work.items is not None:
-            unit = shorten(work.unit, _LONGEST_UNIT)
-            items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
-        if (work.flops is None and work.bytes is None) or (items and work.unit in PEOPLE_COUNT):
-            return items
-        if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
-            return Rate("flops", "FLOP/s", "Throughput")
-        return Rate("bytes", "B/s", "Bandwidth") if work.bytes is not None else None
-
-    @property
-    def throughput(self) -> Values | None:
-        """Its rate, if work is declared."""
-        return self.rate.of(self) if self.rate else None
 
     @property
     def speed(self) -> Number | None:
@@ -239,44 +229,17 @@ class Measured(Row):
             return None
         return MISSING if self.utilisation > 1 or self.quality.doubt else share(self.utilisation)
 
-    @cached_property
-    def flags(self) -> tuple[str, ...]:
-        """Names of the flags of its time: of the file; noisy if the rounds of a file of pytest-benchmark alone vary too
-        much; implausible if its rate is above the measured peak by more than noise, the instruction set, or a fast
-        algorithm of convolutions explains. Disproved peaks raise none."""
-        case, times, above = self.result, self.times, False
-        names = [flag.name for flag in case.flags if flag.name != IMPLAUSIBLE or case.device not in self.run.disproved]
-        if self._use is not None and self.ceilings is not None:
-            limit = most(self._use, case.compute_dtype, self.ceilings, case.convolution_share or 0.0)
-            above = self._use.fraction > limit
-        names += [NOISY_FLAG] * (self.run.plain and times.rounds >= FEW and times.iqr_s > NOISY * self.time_s)
-        return tuple(dict.fromkeys([*names, *[IMPLAUSIBLE] * above]))
 
-    @property
-    def spread(self) -> float:
-        """Half the interval of several processes, or half the interquartile range of one, over the time."""
-        width = self.interval.high - self.interval.low if self.interval else self.times.iqr_s
-        return width / 2 / self.time_s
-
-    @cached_property
-    def quality(self) -> Quality:
-        """How good its time is."""
-        return judge(self.flags, self.spread)
-
-    @cached_property
-    def busy(self) -> bool:
-        """Whether other programs may have made it longer: they were seen meanwhile or, where a noisy time can be held
-        against that on a core, at any time of its run."""
-        reasons = self.quality.why
-        return Reason.BUSY in reasons or (
-            Reason.NOISY in reasons and self.run.contended and self.times.cpu_s is not None
-        )
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether other programs took the core of its only thread, and its CPU time is recorded."""
-        alone, cpu_s = self.result.threads == 1 and not self.on_accelerator, self.times.cpu_s
-        return self.busy and alone and cpu_s is not None and self.time_s > NEAR * cpu_s
+def _rate_of(result: Result) -> Rate | None:
+    work, items = result.work, None
+    if work.items is not None:
+        unit = shorten(work.unit, _LONGEST_UNIT)
+        items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
+    if (work.flops is None and work.bytes is None) or (items and work.unit in PEOPLE_COUNT):
+        return items
+    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
+        return Rate("flops", "FLOP/s", "Throughput")
+    return Rate("bytes", "B/s", "Bandwidth") if work.bytes is not None else None
 
 
 def too_noisy(low: float, high: float) -> bool:
