@@ -67,11 +67,13 @@ def chosen(args: argparse.Namespace) -> list[str]:
     return [] if args.expression is None else [f"--gpubench-match={args.expression}"]
 
 
-def _study(paths: Iterable[str | Path], expression: str | None, *terms: Any) -> Study:
+def _study(
+    paths: Iterable[str | Path], expression: str | None, baseline: str | None = None, allow: Collection[str] = ()
+) -> Study:
     """Read the benchmarks that the command line chooses. Raises UsageError or RunFileError."""
     from ..report.study import Study
 
-    return Study(read_all(paths), *terms, expression=expression)
+    return Study(read_all(paths), baseline, allow, expression=expression)
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:

@@ -312,8 +312,8 @@ def _notes(profile: Profile) -> Iterator[str]:
 
 def bars_of(profile: Profile) -> tuple[str, list[tuple[str, tuple[float, ...], float, str]], str]:
     """Return the answer of a completed profile, the seconds of a step on each device, and a note, for a picture."""
-    parts = profile.parts
-    own = parts[DATA], parts[PYTHON], parts[HOST], parts[FORWARD] + parts[BACKWARD] + parts[OPTIMIZER]
+    rest_s, parts = sum(profile.parts[part] for part in (FORWARD, BACKWARD, OPTIMIZER)), profile.parts
+    own: tuple[float, ...] = parts[DATA], parts[PYTHON], parts[HOST], rest_s
     rows = [(f"CPU, {profile.threads} threads", own, profile.mean_s, span_text(profile.mean_s))]
     for gpu in profile.gpus:  # at the low end, without work that is done beside other work
         left_s, each = gpu.step_s[0], []

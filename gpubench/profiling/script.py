@@ -19,7 +19,7 @@ import time
 import traceback
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from threading import get_ident, main_thread
@@ -73,7 +73,7 @@ class Script:
 
     # The phases after the timed steps ---------------------------------------------------------------------------------
 
-    def _later(self) -> Iterator[bool]:
+    def _later(self) -> Generator[bool, None, None]:
         """Go through the phases, each over some steps; yield true for each step that is needed."""
         with self.watcher.losing("phases"):
             self._fill_steps()
@@ -323,10 +323,15 @@ def _after_torch(then: Callable[[], None]) -> None:
         if name != "torch":
             return None
         sys.meta_path.remove(finder)
-        spec = importlib.util.find_spec(name)
+        spec: Any = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (execute(module), then())  # type: ignore[assignment,method-assign]
+
+            def executed(module: Any) -> None:
+                execute(module)
+                then()
+
+            spec.loader.exec_module = executed
         return spec
 
     finder: Any = types.SimpleNamespace(find_spec=find_spec)
