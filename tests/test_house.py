@@ -127,6 +127,7 @@ NOUNS_SAID = (
     "estimate",
     "plugin",
     "profiling",
+    "report",
     "runfile",
     "statistics",
     "supervise",

@@ -1,4 +1,4 @@
-"""Which pictures a report has, and what their files hold: each module ``NAME_chart`` of this folder makes some.
+"""The pictures of a report, and their files: each module ``NAME_chart`` of this folder makes some.
 
 Its function ``NAME_figures(study)`` returns plain frozen data, so that drawing decides nothing. The same figures give
 the same bytes: matplotlib's objects alone, no pyplot, nothing global is touched.
@@ -63,8 +63,8 @@ class Drawing(NamedTuple):
 
 
 def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]:
-    """The figures of a report, those that matter most first, no two of one name; and a warning for each chart that
-    raised, as a picture must never cost the numbers. Without ``every`` those that answer its questions."""
+    """The figures of a report, the most important first, no two of one name; and a warning for each chart that
+    raised, as a picture must never cost the numbers. Without ``every`` only figures that answer its questions."""
     made: list[Figure] = []
     failed: list[str] = []
     for path in sorted(Path(__file__).parent.glob("*_chart.py")):
@@ -123,7 +123,7 @@ def drawn(figures: Iterable[Figure], prefix: str = "p") -> tuple[list[Drawing], 
 
 
 def _panels_of(svg: bytes, page: Page, title: str, prefix: str) -> str:
-    """Return the ``svg`` element of the panels alone, whose label is the ``title``, in the colours of a web page. Its
+    """Return the ``svg`` element of the panels alone, labelled by the ``title``, in the colours of a web page. Its
     marks show their values on hovering, all ids begin with the ``prefix``, and coordinates have the digits that can be
     seen. Looks are attributes of their own, since the page's content policy allows no ``style``."""
     whole = svg.decode()
@@ -186,7 +186,7 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
 
 
 def _lacking(study: Study, kind: str | None) -> str:
-    """What these results have instead of what a picture takes; empty for most kinds, if there are times."""
+    """The results that stand in the way of a picture; empty for most kinds, if there are times."""
     if not study.measured:
         reasons = (
             f" ({case.status}: {shorten(case.reason, 200)})" for row in study.rows if (case := row.result).reason

@@ -46,7 +46,7 @@ def time_by_size(study: Study, workload: str) -> list[Figure]:
 
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequence[Measured] = ()) -> list[Figure]:
-    """A panel for each workload and dtype, those of most sizes first; lines are devices, in the plainest form. None
+    """A panel for each workload and dtype, the most sizes first; lines are devices, in the plainest form. None
     where nothing was measured at several sizes. The small print names ``members`` of the kind that have no such
     rate."""
     panels, timed = list[Lines](), rate is TIME

@@ -1,4 +1,4 @@
-"""What several devices bring: efficiency as bars with the ideal as a tick."""
+"""The gain by several devices: efficiency as bars with the ideal as a tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which results a picture has, how they look in it, and the small print: on what terms its numbers hold."""
+"""The results of a picture, their looks, and the small print: the terms on which its numbers hold."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def plainest_line(lines: Sequence[Line[Item]]) -> Line[Item]:
 
 
 def panel_title(line: Line[Any], name: bool, dtype: bool) -> str:
-    """``CIFAR CNN float32, width=4``: what distinguishes a line from those of other panels, and its setting."""
+    """``CIFAR CNN float32, width=4``: the difference of a line from lines of other panels, and its setting."""
     case = line.last.result
     told = f"{words.name(case) * name} {case.dtype * dtype}".strip()
     return ", ".join(filter(None, (told, shorten(words.setting(case, ("dtype", line.size_name)), _LONGEST_SETTING))))

@@ -39,7 +39,7 @@ MARK_SHAPES = {role: shape for roles, shapes, *_ in _LOOKS for role, shape in zi
 
 def role_of(names: Names, row: Row) -> str:
     """Return the role that sets the colour and shape of a row's device, another one for each device. CPUs are grey, and
-    so is the first of the other libraries on them; further libraries have the colours after those of GPUs."""
+    so is the first of the other libraries on them; further libraries have the colours after the GPUs'."""
     others = [source for source in names.sources if source not in names.accelerators]
     libraries = sorted(
         {source.library for source in others if source.library}, key=lambda name: (name != "numpy", name)
