@@ -103,9 +103,8 @@ def shorten_apart(names: Iterable[str], longest: int = 40) -> dict[str, str]:
     long = [re.split(r"(?<=[\s._/:-])", name) for name in every if len(name) > longest]
     same = takewhile(lambda parts: len({*parts}) == 1, zip(*long, strict=False)) if len(long) > 1 else ()
     begin = sum(len(parts[0]) for parts in same)
-    short = {
-        name: shorten(f"…{name[begin:]}" if begin > 1 and len(name) > longest else name, longest) for name in every
-    }
+    ends = {name: f"…{name[begin:]}" if begin > 1 and len(name) > longest else name for name in every}
+    short = {name: shorten(end, longest) for name, end in ends.items()}
     counts = Counter(short.values())
     numbered = enumerate((name for name in every if counts[short[name]] > 1), 1)
     return short | {name: f"{shorten(short[name], longest - 1 - len(str(i)))}#{i}" for i, name in numbered}

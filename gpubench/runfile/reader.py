@@ -44,7 +44,11 @@ _T = TypeVar("_T")
 
 
 class Foreign(RunFileError):
-    """A file of something else than pytest-benchmark, as may be among the run files of a folder."""
+    """A file of something else than pytest-benchmark, as may be among the results files of a folder."""
+
+
+class Unrelated(Foreign):
+    """JSON that has nothing to do with benchmarks: a folder is read without a word about it."""
 
 
 def read_file(path: Path, samples: bool = True) -> Run:
@@ -97,7 +101,7 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
 def _entries(root: Any) -> tuple[list[Any], bool]:
     """The entries of ``benchmarks``, and whether the file is one of pytest-benchmark alone."""
     if not isinstance(root, dict) or "benchmarks" not in root:
-        raise Foreign("file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
+        raise Unrelated("file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
     marks, ours = root["benchmarks"], root.get(KEY)
     objects = [mark for mark in marks if isinstance(mark, dict)] if isinstance(marks, list) else []
     stats = [mark["stats"] for mark in objects if isinstance(mark.get("stats"), dict)]

@@ -16,7 +16,7 @@ from . import ledger
 from .ledger import LEDGER, RUN_FILE, read_ledger
 from .quality import judged
 from .quantities import listed
-from .reader import MOST_NAMED, Foreign, beginning, check_run, cleaned, read_file
+from .reader import MOST_NAMED, Foreign, Unrelated, beginning, check_run, cleaned, read_file
 from .schema import Run
 from .writer import Lock
 
@@ -34,9 +34,8 @@ def read_runs(paths: Iterable[str | Path], samples: bool = True) -> Iterator[Run
     """Read results files, journals, and folders of results files at any depth, in the order given.
 
     Where a run was interrupted, or has no results file, its journal is read, and how far it got is printed on stderr. A
-    copy of a file counts once: otherwise it would pass for another machine or process. Without ``samples`` runs have
-    none: a thousand runs' don't fit in memory. Raises UsageError for a path without a run, RunFileError for a file
-    that can't be trusted, and where no benchmark is in any.
+    copy of a file counts once. Without ``samples`` runs have none: a thousand runs' don't fit in memory. Raises
+    UsageError for a path without a run, RunFileError for a file that can't be trusted, and if no file has a benchmark.
     """
     known: dict[bytes, Path] = {}
     empty = True
@@ -65,11 +64,8 @@ def _runs_at(path: Path, samples: bool) -> Iterator[Run]:
 
 
 def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
-    """The runs in a folder; other JSON files are left out, and unreadable files are named on stderr.
-
-    Hidden folders hold environments and repositories, thousands of files, and no runs. Earlier runs that a folder keeps
-    must be named: they would count as more machines or processes.
-    """
+    """The runs in a folder, without hidden folders (environments, repositories) and the earlier runs that it keeps,
+    which would count as more machines or processes. Unreadable files are named on stderr."""
     is_empty, other = True, None
     files = {path: path for path in folder.rglob("*.json")}
     files |= {path.with_name(RUN_FILE): path for path in folder.rglob(LEDGER) if _stands(path)}
@@ -83,7 +79,7 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
         try:
             run = read(path, samples) if path == place else read_journal(path, samples)
         except Foreign as error:
-            if "a key 'benchmarks'" not in str(error):
+            if not isinstance(error, Unrelated):
                 print(clean(f"gpubench: passed over: {error}"), file=sys.stderr)
             other = other or path
             continue

@@ -42,7 +42,8 @@ Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
 _Amounts = Annotated[Mapping[str, Amount], Meta(max_length=MOST_PARAMS)]
 _Rates = Annotated[Mapping[str, Positive], Meta(max_length=MOST_PARAMS)]
 _Ways = Annotated[Mapping[str, _Rates], Meta(max_length=MOST_PARAMS)]
-_Medians, _Rows = tuple[Positive, ...], tuple[tuple[Whole, ...], ...]
+_Medians = tuple[Positive, ...]
+_Rows = tuple[tuple[Whole, ...], ...]
 
 
 def _is(text: str, **limits: Any) -> Meta:

@@ -23,8 +23,7 @@ import msgspec
 
 from ..errors import RunFileError, Unwritten, UsageError
 
-COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
-"""Names that many machines have, which identify no one and are also words with other meanings."""
+_COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})  # names of many machines, which identify no one
 _PLACE = re.compile(
     r"(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+)"
     r"|(?<=['\"])(?:~|[A-Za-z]:)?(?:[/\\][^/\\'\"\n]+)+[/\\](?P<quoted>[^/\\'\"\n]+)(?=['\"])"  # with spaces
@@ -48,10 +47,8 @@ _UNLOCKED_S = 10.0  # age in seconds below which an unlocked folder may be one t
 
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
-    """Write JSON atomically: readers see the old file or the new one.
-
-    Raises RunFileError for NaN or infinity, UsageError where nothing can be written.
-    """
+    """Write JSON atomically: readers see the old file or the new one. Raises RunFileError for NaN or infinity,
+    UsageError where nothing can be written."""
     try:
         replace(Path(path), _parts(data))
     except ValueError as error:
@@ -241,7 +238,7 @@ def without_paths(text: str) -> str:
     with suppress(KeyError, OSError, ImportError):
         names["user"] = getpass.getuser()
     for kind, name in names.items():
-        if len(name) > 2 and name not in COMMON:
+        if len(name) > 2 and name not in _COMMON:
             text = re.sub(rf"\b{re.escape(name)}\b", f"({kind})", text)
     return text
 
