@@ -10,6 +10,7 @@ import math
 import os
 import random
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +75,7 @@ class Growth:
             raise Unmeasurable(f"predicted to need {text(needed, 'B')}")
 
 
-class Expression:
+class _Expression:
     """An expression at one size on one device. It has the names that pytest would give a test, and keeps its rounds as
     pytest-benchmark keeps a test's."""
 
@@ -82,29 +83,26 @@ class Expression:
 
     def __init__(self, text: str, sizes: dict[str, Any], kit: Mapping[str, str], skip: str) -> None:
         """``kit`` are the values of :data:`.PARAMETERS`, ``skip`` is the reason why it isn't measured, or empty."""
-        self.text, self.sizes, self.skip = text, sizes, skip
-        size = next(iter(sizes), None)
+        self.text, self.sizes, self.skip, size = text, sizes, skip, next(iter(sizes), None)
         case = Case(f"time.{text}", params=sizes, devices=(kit["device"],), size=size, **kit)  # type: ignore[arg-type]
+        self.conditions = " ".join(kit[key] for key in ("device", "dtype", "variant", "cache"))
         self.params = {f"gpubench_{key}": kit[key] for key in kit} | sizes
         self.param, self.callspec = ident([*kit.values(), *sizes.values()]), SimpleNamespace(params=self.params)
         self.name, self.group = f"test_{text}[{self.param}]", case.workload
         self.nodeid = self.fullname = f"{FILE}::{self.name}"
-        self.extra_info: dict[str, Any] = {}
-        self.stats: Any = None
-        self.options: dict[str, Any] = {"disable_gc": True, "timer": "device_clock"}
+        self.extra_info, self.options = dict[str, Any](), {"disable_gc": True, "timer": "device_clock"}
         self.attempt = outcomes.Attempt(case, self)
+        self.stats: Any = None
         self.call: Any = None
         self.share: Any = None  # its rounds, once it is prepared
         self.compared: Any = ()
 
     @property
     def fixture(self) -> Gpubench:
-        """The fixture that measures it."""
         assert self.attempt.fixture is not None
         return self.attempt.fixture
 
     def keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any], group: str) -> Any:
-        """Keep the seconds of rounds of so many calls; return the result of a further call where there are several."""
         self.group = group
         self.stats = Metadata(self, calls, self.options)  # type: ignore[no-untyped-call]
         for seconds in durations:
@@ -118,7 +116,7 @@ class Expressions:
     def __init__(self, timing: Timing, session: Session) -> None:
         self.timing, self.session = timing, session
         self._unusable = ""  # why this process can't measure any more
-        self._growths: dict[str, Growth] = {}
+        self._growths = defaultdict[str, Growth](Growth)
 
     def run(self, journal: Path) -> None:
         """Measure the expressions that the journal lacks. Raises UsageError where nothing can be measured."""
@@ -147,7 +145,7 @@ class Expressions:
             if session.plain_process:
                 session.plain_process.close()
 
-    def of(self, text: str) -> Iterator[Expression]:
+    def of(self, text: str) -> Iterator[_Expression]:
         """Return the expression on all devices, with all dtypes, variants and sizes."""
         timing, library = self.timing, "numpy" if on_numpy(self.timing.calls[text]) else TORCH
         asked: dict[str, Any] = {"dtypes": tuple(timing.dtypes), "variants": tuple(timing.variants)}
@@ -157,21 +155,20 @@ class Expressions:
         if all(reason for reason, _ in found):
             every = every[:1]  # an expression that runs nowhere here is one row, not one for each size
         for (reason, kit), sizes in itertools.product(found, every):
-            yield Expression(
-                text, dict(zip(names, sizes, strict=True)), dict(zip(PARAMETERS, kit, strict=True)), reason
-            )
+            by_name = dict(zip(names, sizes, strict=True)), dict(zip(PARAMETERS, kit, strict=True))
+            yield _Expression(text, *by_name, reason)
 
-    def _turns(self, every: Sequence[Expression]) -> list[list[Expression]]:
+    def _turns(self, every: Sequence[_Expression]) -> list[list[_Expression]]:
         """Return randomised blocks of expressions that are timed in turn: by size, device and variant."""
-        settings, turns = self.session.settings, dict[str, list[Expression]]()
+        settings, turns = self.session.settings, defaultdict[str, list[_Expression]](list)
         shuffled = random.Random(f"{settings.seed}/{settings.process}").sample(every, len(every))
         if self.timing.ascending:
             shuffled.sort(key=lambda each: [*each.sizes.values()])
         for each in shuffled:
-            turns.setdefault(f"{each.sizes} {_conditions(each)}", []).append(each)
+            turns[f"{each.sizes} {each.conditions}"].append(each)
         return [*turns.values()]
 
-    def _measure(self, turn: Sequence[Expression], recorder: outcomes.Recorder) -> None:
+    def _measure(self, turn: Sequence[_Expression], recorder: outcomes.Recorder) -> None:
         """Prepare these calls, time their rounds in turn, and record each."""
         failed = self.session.unmeasured
         for each in turn:
@@ -187,13 +184,13 @@ class Expressions:
             if stuck := outcomes.end_test(self.session, each.attempt, each, recorder):
                 self._unusable = f"{', '.join(stuck)} can't be put back"
             if self.timing.ascending and each.nodeid not in failed:
-                self._growth_of(each).note(math.prod(each.sizes.values()), each)
+                self._growths[f"{each.text} {each.conditions}"].note(math.prod(each.sizes.values()), each)
             each.attempt.fixture, each.compared, each.call, each.share = None, (), None, None  # their data
         if any(each.nodeid in failed for each in turn):
             self._unusable = self._unusable or outcomes.ruined() or ""
             outcomes.free_memory()
 
-    def _time(self, ready: Sequence[Expression]) -> None:
+    def _time(self, ready: Sequence[_Expression]) -> None:
         """Time all rounds in turn or, where a call fails, the rounds of each call alone: the others have a time. Then
         check and record each, and compare the results."""
         try:
@@ -214,11 +211,8 @@ class Expressions:
                     if other and (difference := difference_of(each.compared, other)):
                         each.fixture.add_flag(Flag(DIFFERENT, difference))
 
-    def _growth_of(self, each: Expression) -> Growth:
-        return self._growths.setdefault(f"{each.text} {_conditions(each)}", Growth())
-
     @contextlib.contextmanager
-    def _outcome(self, each: Expression) -> Iterator[None]:
+    def _outcome(self, each: _Expression) -> Iterator[None]:
         """A context in which an error becomes the expression's outcome."""
         try:
             yield
@@ -226,11 +220,11 @@ class Expressions:
             status, reason = outcomes.outcome_of(error)
             outcomes.keep_reason(self.session, each.attempt, each, status, without_paths(reason))
 
-    def _prepare(self, each: Expression) -> None:
+    def _prepare(self, each: _Expression) -> None:
         if each.skip:
             raise Unmeasurable(each.skip)
         if self.timing.ascending:
-            self._growth_of(each).require(math.prod(each.sizes.values()))
+            self._growths[f"{each.text} {each.conditions}"].require(math.prod(each.sizes.values()))
         each.attempt.state = State()
         try:
             with advising():
@@ -241,7 +235,7 @@ class Expressions:
             each.attempt.state.compare()
         each.compared, each.share = compared, share
 
-    def _begin(self, each: Expression) -> tuple[Bound, Sequence[CallCopy]]:
+    def _begin(self, each: _Expression) -> tuple[Bound, Sequence[CallCopy]]:
         """Make the fixture; return the call with its inputs."""
         session, case, named = self.session, each.attempt.case, bool(self.session.settings.dtypes or self.timing.dtypes)
         if (device := find_device(case.device).device) is None:  # it was present when the process began
@@ -252,14 +246,9 @@ class Expressions:
         each.attempt.fixture = Gpubench(session, preset, case, device, each, declared)
         return bound_call(self.timing, each.text, each.sizes, each.fixture)
 
-    def _time_plainly(self, each: Expression) -> None:
+    def _time_plainly(self, each: _Expression) -> None:
         (function, args, kwargs), _ = self._begin(each)
         each.fixture(function, *args, **kwargs)
-
-
-def _conditions(each: Expression) -> str:
-    case = each.attempt.case
-    return f"{case.device} {case.dtype} {case.variant} {case.cache}"
 
 
 def main(words: Sequence[str]) -> int:

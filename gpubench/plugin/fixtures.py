@@ -1,5 +1,5 @@
-"""The preparation of a test's fixtures. No other module uses private members of pytest-benchmark's: a test in
-``tests/plugin/test_benchmark_fixture.py`` holds each, and pyproject.toml bounds the releases."""
+"""The preparation of a test's fixtures. No other module uses private members of pytest-benchmark's: pyproject.toml
+bounds its releases."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def timer_of(benchmark: Any) -> Any:
 class PytestRounds:
     """Keeps rounds that were timed already in pytest-benchmark's table and file."""
 
-    def __init__(self, benchmark: Any, timer_name: str = "device_clock") -> None:
-        self._benchmark, self._timer_name = benchmark, timer_name
+    def __init__(self, benchmark: Any) -> None:
+        self._benchmark = benchmark
         self.enabled, self.fullname, self.extra_info = benchmark.enabled, benchmark.fullname, benchmark.extra_info
 
     @property
@@ -59,16 +59,15 @@ class PytestRounds:
 
     def keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any], group: str) -> Any:
         """Keep the seconds of rounds of so many calls, in this group unless the test names another. Return the result
-        of a further ``call``, which pytest-benchmark profiles where that was asked for."""
+        of a further ``call``, which pytest-benchmark profiles if asked."""
         benchmark = self._benchmark
         # pedantic reads the timer at both ends of a round: 0, d0, 0, d1, …
         left = [reading for seconds in reversed(durations) for reading in (seconds, 0.0)]
 
-        def timer() -> float:
+        def device_clock() -> float:  # pytest-benchmark writes its name into the file
             return left.pop()
 
-        timer.__name__ = self._timer_name  # pytest-benchmark writes it into the file
-        benchmark._timer, benchmark.group = timer, benchmark.group or group
+        benchmark._timer, benchmark.group = device_clock, benchmark.group or group
         return benchmark.pedantic(lambda: None if left else call(), rounds=max(1, len(durations)), iterations=calls)
 
 

@@ -51,7 +51,7 @@ class Plugin:
     @outcomes.usage_errors()
     def __init__(self, config: pytest.Config) -> None:
         """Raises pytest.UsageError for an unknown value of an option."""
-        self.config = config
+        self.config, self.attempts = config, dict[str, outcomes.Attempt]()
         self._follows = launched() and os.environ.get("RANK", "0") != "0"  # rank 0 writes the results
         if self._follows:
             config.option.benchmark_json = None
@@ -61,7 +61,6 @@ class Plugin:
         self.recorder: outcomes.Recorder | None = None
         self.unwritten = False  # whether a results file is asked for that pytest-benchmark hasn't written yet
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of a journal that has no results file
-        self.attempts: dict[str, outcomes.Attempt] = {}
         self.collected: list[pytest.Item] | None = None  # in the order of the results file: measured ones are shuffled
         self._skipped: list[str] = []  # files, each with its reason
         self._ranks: Event = {}  # benchmarks whose ranks another launch measures
@@ -75,11 +74,10 @@ class Plugin:
 
         return Team(self.session.settings.ranks_deadline, self._end_rank)
 
-    def _end_rank(self, failure: RankFailure) -> None:
-        """End all ranks of a supervised launch, since one of them hangs: another launch measures the rest."""
+    def _end_rank(self, failure: RankFailure) -> None:  # another launch measures the rest
         if self.session.mode is Mode.RUN:
-            journal = Ledger(self.config.getoption("--gpubench-ledger"))
-            journal.add_event("rank", status=failure.status, reason=str(failure))
+            facts = {"status": failure.status, "reason": str(failure)}
+            Ledger(self.config.getoption("--gpubench-ledger")).add_event("rank", **facts)
             os._exit(1)
 
     def ranks_of(self, name: str) -> Any:
@@ -197,7 +195,10 @@ class Plugin:
         timed = [item for item in tests if item.get_closest_marker("skip") is None]
         self._timed = [(self._cases[item.nodeid], RANKS in fixture_names(item)) for item in timed]
         self.session.collected = [self._cases[item.nodeid] for item in _with(timed, "gpubench")]
-        self._note_untimed(self.collected)
+        marked = [item for item in self.collected if item.get_closest_marker("benchmark")]
+        if untimed := [item.name for item in marked if "benchmark" not in fixture_names(item)]:
+            why = "not measured, as they have the marker but no fixture that times"
+            self.session.notices.append(f"{why}: {listed(untimed, 3)}")
         if (ranks := [item.nodeid for item in _with(tests, RANKS)]) and not launched():
             from ..measure.ranks import device_counts
 
@@ -214,7 +215,7 @@ class Plugin:
 
     def _begin(self, session: pytest.Session, tests: list[pytest.Item]) -> None:
         """Begin the journal. Raises UsageError, before anything is measured, where results can't be kept."""
-        ours, mode = {item.nodeid: item for item in _with(tests, "gpubench")}, self.session.mode
+        mode, ours = self.session.mode, {item.nodeid: item for item in _with(tests, "gpubench")}
         alone = [self._cases[name] for name, item in ours.items() if RANKS not in fixture_names(item)]
         self.session.plain_process = begin_plain(self.session, alone, lambda name: self._run_plainly(ours[name]))
         uses_torch = self.session.collected or self.config.getoption("benchmark_json", None)
@@ -222,10 +223,7 @@ class Plugin:
             cases = {item.nodeid: self._cases[item.nodeid] for item in tests}
             if mode is Mode.RUN:
                 outcomes.require_room(cases, self.session.settings.processes)
-                journal: Path | None = Path(self.config.getoption("--gpubench-ledger"))
-            else:
-                journal = self._own_journal()
-            if journal is not None:
+            if (journal := self._journal()) is not None:
                 recorder = outcomes.Recorder(self.config, self.session, journal)
                 # Files of all measured tests, so that it is the same for each process of a run.
                 sources = {item.path for item in _with(self.collected or [], "benchmark")}
@@ -233,34 +231,25 @@ class Plugin:
                 self.recorder = recorder
         if mode is Mode.RUN and not launched():  # the supervisor starts ranks for the others
             session.items[:] = [item for item in session.items if RANKS not in fixture_names(item)]
-        if mode is Mode.IN_PYTEST and self.session.collected:
-            self._announce()
+        terminal = self.config.pluginmanager.getplugin("terminalreporter")
+        if mode is Mode.IN_PYTEST and self.session.collected and terminal:
+            seconds = seconds_text(self.session.estimated_s(self._timed))
+            threads = f"the CPU on {counted(self.session.use_threads(), 'thread')}"
+            line = f"{counted(len(self.session.collected), 'benchmark')}, {threads}, about {seconds} on idle cores"
+            for text in (line, *self.session.notices):
+                terminal.write_line(f"gpubench: {text}")
 
     def _run_plainly(self, item: pytest.Item) -> None:
         self.config.pluginmanager.unregister(name="capturemanager")  # its files are the parent's
         self.recorder = None
         runtestprotocol(item, log=False, nextitem=None)
 
-    def _announce(self) -> None:
-        """Print a line on the benchmarks among a project's tests, with the reason for a single thread."""
-        session, terminal = self.session, self.config.pluginmanager.getplugin("terminalreporter")
-        seconds = seconds_text(session.estimated_s(self._timed))
-        threads = f"the CPU on {counted(session.use_threads(), 'thread')}"
-        line = f"{counted(len(session.collected), 'benchmark')}, {threads}, about {seconds} on idle cores"
-        for text in (line, *session.notices) if terminal else ():
-            terminal.write_line(f"gpubench: {text}")
-
-    def _note_untimed(self, collected: list[pytest.Item]) -> None:
-        timed = {item.name for item in _with(collected, "benchmark")}
-        marked = [item.name for item in collected if item.get_closest_marker("benchmark") and item.name not in timed]
-        if marked:
-            why = "not measured, as they have the marker but no fixture that times"
-            self.session.notices.append(f"{why}: {listed(marked, 3)}")
-
-    def _own_journal(self) -> Path | None:
-        """Return the place of the journal of a session without a supervisor: beside the results file, or in a folder of
-        its own beside none. None if no results are to be written."""
+    def _journal(self) -> Path | None:
+        """Return the place of the journal: the supervisor's, or beside the results file, or in a folder of its own.
+        None if no results are to be written."""
         option = self.config.getoption
+        if self.session.mode is Mode.RUN:
+            return Path(option("--gpubench-ledger"))
         asked = option("benchmark_json", None)
         path = Path(asked or "none.json")
         if path.is_dir() or not path.parent.is_dir():
@@ -387,7 +376,8 @@ class Plugin:
             result = yield
             if self.recorder and self.session.mode is Mode.IN_PYTEST:
                 if self.unwritten:  # pytest-benchmark writes no file without a number
-                    write(Path(self.config.getoption("benchmark_json")).resolve(), self._results())
+                    results = assemble(read_ledger(self.recorder.ledger.path))
+                    write(Path(self.config.getoption("benchmark_json")).resolve(), results)
                 self.recorder.ledger.path.unlink(missing_ok=True)
             return result
         finally:
@@ -397,12 +387,8 @@ class Plugin:
                 found = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._timed)}
                 Path(plan).write_text(json.dumps(fit(found), indent=1, allow_nan=False), encoding="utf-8")
 
-    def _results(self) -> dict[str, Any]:
-        assert self.recorder
-        return assemble(read_ledger(self.recorder.ledger.path))
-
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print which benchmarks have no time, doubts about the times, and the command that reads the file."""
+        """Print the benchmarks without a time, doubts about the times, and the command that reads the file."""
         if not self.session.times or self.session.mode is Mode.PLAN:
             return
         lines, path = outcomes.summary_lines(self.session), self.config.getoption("benchmark_json", None)
@@ -439,4 +425,4 @@ class Plugin:
         if self.measures and self.recorder:
             self.unwritten = False
             output_json.clear()
-            output_json.update(self._results())
+            output_json.update(assemble(read_ledger(self.recorder.ledger.path)))

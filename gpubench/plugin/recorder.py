@@ -65,7 +65,7 @@ _NO_COMPILER = re.compile(
     "Failed to find C compiler|No working C\\+\\+ compiler found|Cannot find a working triton installation"
     "|too old to be supported by the triton GPU compiler"
 )
-"""How ``torch.compile`` says that it can't work on this machine."""
+"""The words of ``torch.compile`` on a machine where it can't work."""
 _LACKING = re.compile(
     r"The operator 'aten::[^']+' is not currently implemented for the (?!CPU)\w+ device"
     r"|Could not run 'aten::[^']+' with arguments from the '(?!CPU)\w+' backend"
@@ -79,7 +79,7 @@ _HEADER = Path(sysconfig.get_path("include"), "Python.h")
 @dataclass(slots=True)
 class Attempt:
     """A test that is measured: its identity, pytest-benchmark's fixture, and ours or, for a plain benchmark, its
-    record; ``state`` holds the process's settings before the test's body, if the test got that far."""
+    record; ``state``: the process's settings before the test's body."""
 
     case: Case
     benchmark: Any = None
@@ -104,13 +104,12 @@ def note_phase(session: Session, attempt: Attempt, item: pytest.Item, report: An
             elif attempt.plain:
                 attempt.case = attempt.plain.record(attempt.case)
         except Exception as error:
-            status, reason = spoilt(error)
+            status, reason = _spoilt(error)
     if status != OK:
         keep_reason(session, attempt, item, status, reason)
 
 
-def spoilt(error: Exception) -> tuple[str, str]:
-    """Return the status and the reason of a test that has made its own result unusable."""
+def _spoilt(error: Exception) -> tuple[str, str]:
     return "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
 
 
@@ -121,8 +120,8 @@ def keep_reason(session: Session, attempt: Attempt, item: Any, status: str, reas
 
 
 def end_test(session: Session, attempt: Attempt, item: Any, recorder: Any) -> list[str]:
-    """Restore the settings that a finished test left changed, flag and record its result; return the names of settings
-    that can't be restored."""
+    """Restore the settings that a test left changed, flag and record its result; return the names of settings that
+    can't be restored."""
     flag, stuck = attempt.state.restore() if attempt.state else (None, [])
     if flag is not None:
         session.raised.append((attempt.case, flag))
@@ -214,8 +213,7 @@ def usage_errors() -> Iterator[None]:
 
 
 def code_hash(sources: Collection[Path], package: Path = PACKAGE_FOLDER) -> str:
-    """Return a hash that changes with any byte of the benchmark files, of the modules beside them, which they may
-    share, and of the package's measuring code."""
+    """Return a hash of the benchmark files, the modules beside them, and the package's measuring code."""
     beside = {path for folder in {path.parent for path in sources} for path in folder.glob("*.py") if path.is_file()}
     shared = {path for path in beside if not path.name.startswith("test_") and not path.stem.endswith("_test")}
     files = [path for room in MEASURING_ROOMS for path in (package / room).rglob("*.py")]
@@ -226,15 +224,9 @@ def code_hash(sources: Collection[Path], package: Path = PACKAGE_FOLDER) -> str:
     return code.hexdigest()[:16]
 
 
-def require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise UsageError if the fingerprints of two sessions differ: in the machine, torch, or the code."""
-    if changes := [f"{key} was {before[key]}, is {now.get(key)}" for key in before if before[key] != now.get(key)]:
-        raise UsageError(f"this run can't be resumed, its numbers wouldn't belong together: {'; '.join(changes)}")
-
-
 def require_room(cases: Mapping[str, Case], processes: int) -> None:
-    """Raise UsageError, before anything is measured, if the results file of these cases, by full name, would be too
-    large to read, or if their parameters would not fit in a table."""
+    """Raise UsageError if the results file of these cases, by full name, would be too large to read, or if their
+    parameters would not fit in a table."""
     most = min(MOST_CASES, LARGEST // (processes * (SAMPLES_KEPT + 50) * 30))  # bytes of a number
     if len(cases) > most:
         refusal = f"at most {most} fit in a run with --processes {processes}: choose some with -k"
@@ -267,12 +259,9 @@ class Recorder:
         self, cases: Mapping[str, Case], timed: list[tuple[Case, bool]], sources: Collection[Path],
         ranks: Event | None = None,
     ) -> None:  # fmt: skip
-        """Record the tests by full name, the machine, and the code.
-
-        ``timed`` are the cases that aren't known to be skipped, each with whether it needs several processes.
-        ``sources`` are their files. ``ranks`` names the cases that another launch measures. Raises UsageError if an
-        earlier session of this journal differs.
-        """
+        """Record the tests by full name, the machine, and the code. ``timed``: the cases that aren't known to be
+        skipped, each with whether it needs several processes; ``sources``: their files; ``ranks`` names the cases that
+        another launch measures. Raises UsageError if an earlier session of this journal differs."""
         session, settings = self.session, self.session.settings
         earlier = next((event for event in recorded(self.ledger.path) if event["event"] == "session"), None)
         if earlier:
@@ -285,7 +274,10 @@ class Recorder:
             "threads": session.use_threads(), "gpubench": __version__, "code": code_hash(sources),
         }  # fmt: skip
         if earlier:
-            require_same(earlier["fingerprint"], fingerprint)
+            pairs = {key: (before, fingerprint.get(key)) for key, before in earlier["fingerprint"].items()}
+            if changes := [f"{key} was {before}, is {now}" for key, (before, now) in pairs.items() if before != now]:
+                refusal = "this run can't be resumed, its numbers wouldn't belong together"
+                raise UsageError(f"{refusal}: {'; '.join(changes)}")
             peaks = earlier["gpubench"].get("ceilings") or {}  # the ones of the results file
             session.peaks = convert(peaks, dict[str, Ceilings], f"{self.ledger.path}: session") or None
             self._whole = bool(earlier.get("whole"))
@@ -347,7 +339,7 @@ class Recorder:
                 if getattr(attempt.benchmark, "disabled", False):
                     why = "error", "not timed: a test has switched pytest-benchmark off for the whole session"
             except Exception as error:
-                why = spoilt(error)
+                why = _spoilt(error)
             if not result:
                 keep_reason(self.session, attempt, item, *why)
         row = self.session.unmeasured.get(item.nodeid)
@@ -356,8 +348,8 @@ class Recorder:
         self._append("end", fullname=item.nodeid, status=status, library=shown_library(item), **facts)
 
     def _sound(self, stats: Any) -> dict[str, Any]:
-        """Return a benchmark's result without long samples and parameters, which may be a test's whole data. Raises
-        RunFileError if no reader would accept it, which would make the other results unreadable."""
+        """Return a benchmark's result without long samples and parameters. Raises RunFileError if no reader would
+        accept it, which would make the other results unreadable."""
         benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
         if not self._whole:
             given = benchmark.get("params") or {}

@@ -75,13 +75,10 @@ def test_every_method_learns_along_the_same_curve(answers, job):
     training.require_learning(answers[repr(job)][-1], training.loss_curve(exact, EPOCHS))
 
 
-def test_more_stages_than_layers_are_a_skip():
+def test_more_stages_than_layers_are_a_skip_and_the_share_of_a_link_is_that_of_nccl_tests():
+    assert [suite.bus_share(count) for count in (2, 8)] == [1.0, 1.75]
     with pytest.raises(Unmeasurable, match="5 layers can't be cut into 6 stages"):
         StagedTraining("tabular", "stages", 64).start(Rank(0, 6, "cpu", 1))
-
-
-def test_the_share_of_a_link_is_that_of_nccl_tests():
-    assert [suite.bus_share(count) for count in (2, 8)] == [1.0, 1.75]
 
 
 ROW = re.compile(r"\| (\d) \| ([\d ]+) \| ([\d ]+) \| ([\d.]+)× \|")

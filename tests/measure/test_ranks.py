@@ -193,18 +193,6 @@ def test_a_rank_tells_what_slowed_its_own_device_down(kind):
     assert flag == Flag("throttled", "rank 1: virtual:0: 2.00 to 1.00 GHz, rank 2: virtual:0: 2.00 to 1.00 GHz")
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_ranks_warm_up_until_the_clocks_stand(kind, known):
-    """They rise for 0.8 s."""
-    machine, job = kind.machine, Queueing(kind.machine)
-    risen = lambda: min(1.0, 0.2 + machine.time_s)  # noqa: E731
-    if known:
-        kind.clocks = lambda self: {"sm": risen() * 2e9}
-    job.step = lambda: machine.launch(1e-3 / risen())
-    times = measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"])
-    assert times.durations == [pytest.approx(1e-3 * times.iterations, rel=0.05)] * len(times.durations)
-
-
 def test_all_ranks_warm_up_as_often_as_the_first(kind, monkeypatch):
     """Another number of steps, and they would wait for one another forever."""
     job, decided = Queueing(kind.machine), iter([(0.01, False), 5, False, 7, False, 9, True, (3, 1)])

@@ -15,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.utils import NameWrapper
 
 from gpubench.plugin import fixtures
-from gpubench.plugin.fixtures import PytestRounds, bound_rounds, set_terms, timer_of, watch_calls
+from gpubench.plugin.fixtures import PytestRounds, bound_rounds, set_terms, timer_of
 
 
 class Clock:
@@ -123,16 +123,3 @@ def test_a_benchmark_that_grows_slow_has_fewer_rounds(clock, monkeypatch):
     data = benchmark.stats.stats.data
     assert 5 <= len(data) < 100
     assert 4.0 <= sum(data) < 5.0
-
-
-def test_calls_that_are_unfinished_or_change_their_arguments_are_flagged(clock):
-    def call(values: list) -> object:
-        values.append(clock.work())
-        return iter(values)
-
-    for way in (lambda benchmark: benchmark(call, []), lambda benchmark: benchmark.pedantic(call, ([],))):
-        flags: list = []
-        benchmark = fixture_of(clock)
-        watch_calls(benchmark, flags)
-        way(benchmark)
-        assert [flag.name for flag in flags] == ["altered", "unwaited"]
