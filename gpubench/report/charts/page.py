@@ -164,14 +164,9 @@ class Page:
         """One marker of the role's shape, or a ``hollow`` one."""
         hollow, ink, paper = (looks.pop("hollow", False), looks.pop("color", self.ink(role)), self.ink("page"))
         face, edge, width = (paper, ink, 1.4) if hollow else (ink, paper, 0.8)
-        usual = {
-            "marker": MARK_SHAPES.get(role, "o"),
-            "markersize": 7.0,
-            "linestyle": "",
-            "zorder": 6,
-            "markeredgewidth": width,
-        }
-        self.line(axes, [at], role, title, markerfacecolor=face, markeredgecolor=edge, **{**usual, **looks})
+        usual = {"marker": MARK_SHAPES.get(role, "o"), "markersize": 7.0, "linestyle": "", "zorder": 6}
+        usual |= {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": width}
+        self.line(axes, [at], role, title, **{**usual, **looks})
 
     def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> Artist:
         """Words beside a place in the axes, ``offset`` in points; muted and TINY unless ``how`` says otherwise."""

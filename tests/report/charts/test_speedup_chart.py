@@ -129,6 +129,17 @@ def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_
     assert sizes == [8, 5.5]
 
 
+def test_words_below_1x_stand_where_no_line_falls_and_a_key_is_not_hollow():
+    """Hollow is noisy."""
+    one = run().bench("a.b", cpu=lambda n: 1e-7 * n, gpu=lambda n: 1e-9 * n**1.5, copies=1e-6, n=(10, 10**3, 10**6))
+    page = drawn(speedup(one.bench("a.c", cpu=1e-3, gpu=1e-4, copies=1e-6, n=(1, 2))))
+    (words,) = (text for text in page.canvas.axes[0].texts if text.get_text() == "Synthetic faster")
+    assert words.get_horizontalalignment() == "left"
+    several = drawn(plan(one, kinds=("speedup",))["speedup"])
+    (legend,) = several.canvas.legends
+    assert colour(LIGHT, "page") not in {line.get_markerfacecolor() for line in legend.get_lines()}
+
+
 def test_panels_of_dtypes_are_of_one_setting_which_the_title_names():
     one = run()
     for dtype, width in itertools.product(("float32", "float64"), (1, 4)):
