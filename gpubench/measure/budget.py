@@ -109,8 +109,7 @@ class Rates:
         return True
 
     def _measured(self, device: Device, dtype: str) -> float:
-        """Return a rate; FLOP/s are from the difference between n = 512 and n = 256, which cancels a call's fixed cost
-        (milliseconds on a busy CPU)."""
+        """FLOP/s are from the difference between n = 512 and n = 256, which cancels a call's fixed cost."""
         if not dtype:
             source = torch.ones(2_000_000, device=str(device))
             target = torch.empty_like(source)

@@ -162,11 +162,8 @@ def noise_flags(times: Sequence[float], *, without_torch: bool = False) -> Itera
 
 
 def _trend(values: Sequence[float]) -> float:
-    """Return how many standard deviations the values' order is from a random one; above 0 when they rise.
-
-    This is Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order, from
-    ten on. Equal values share the mean of their ranks (M. G. Kendall, *Rank Correlation Methods*, 1948).
-    """
+    """Return Spearman's rank correlation with time, times sqrt(n - 1): standard normal for ten or more values in random
+    order, above 0 if they rise. Equal values share the mean of their ranks (M. G. Kendall, 1948)."""
     if len(values) < 3 or len(set(values)) < 2:
         return 0.0
     _, places, repeated = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)

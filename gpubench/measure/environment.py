@@ -130,8 +130,7 @@ def shown(value: str) -> str:
 
 
 def _kernels(build: dict[str, Any] | None) -> dict[str, str]:
-    """Return the source of each library's products: torch's BLAS and own CPU code, NumPy's BLAS and its kernel, which
-    OpenBLAS names by a processor."""
+    """Return the source of each library's products: torch's BLAS and own CPU code, NumPy's BLAS and its kernel."""
     found = {"torch": " ".join(filter(None, (build["blas"], build["cpu_capability"])))} if build else {}
     pools = [pool for pool in thread_pools() if pool.get("user_api") == "blas"]
     for pool in sorted(pools, key=lambda pool: "numpy" not in pool["filepath"].lower())[:1]:  # SciPy may bring another

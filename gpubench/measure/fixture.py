@@ -219,7 +219,6 @@ class Gpubench:
         return result
 
     def _plan(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plan:
-        """Return the call in the conditions that the test has declared."""
         terms = self.take_declaration()
         if self._conditions is None:
             how = "for a call of each size write @pytest.mark.parametrize('n', [64, 4096])"
@@ -262,7 +261,6 @@ class Gpubench:
 
 
 def _end_rounds(prepared: Prepared, share: Share, result: Any) -> Rounds:
-    """Return the rounds that were taken, with ``result`` of a call after them, which is checked too."""
     plan, given = prepared.plan, prepared.given
     for device in plan.clock.devices:
         device.synchronize()
@@ -278,8 +276,7 @@ def _end_rounds(prepared: Prepared, share: Share, result: Any) -> Rounds:
 
 
 def _check_last(prepared: Prepared, result: Any) -> Check:
-    """Check a later result too, for a race or a stale cache. Another one may be right if the call draws random numbers
-    or its copy gives other results when it is repeated."""
+    """Check a later result too, for a race or a stale cache, unless the call or its copy changes it each time."""
     plan, expected = prepared.plan, prepared.expected
     if expected is None or prepared.call.again is None or not plan.times:
         return prepared.check
@@ -307,7 +304,6 @@ def _fields_of(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
 
 
 def _precision_of(home: Device, case: Case, declared: Declared) -> dict[str, Any]:
-    """Return the precision in force."""
     autocast = {"autocast": autocast_dtype(home)} if case.variant == "autocast" else {}
     own = {"own_switches": True} if declared.own_switches and case.dtype == "tf32" else {}
     return environment.switches() | {"tf32": case.dtype == "tf32"} | autocast | own
@@ -369,8 +365,7 @@ def _device_time(prepared: Prepared, single: bool) -> dict[str, Any]:
 
 
 def _memory(prepared: Prepared) -> int | None:
-    """Return the most bytes that the case held at once, inputs included: by its device's allocator or, on a CPU, by the
-    call's tensors."""
+    """Return the most bytes that the case held at once: by the device's allocator or, on a CPU, the call's tensors."""
     plan, counted = prepared.plan, prepared.counted
     if not plan.home.accelerator:
         return counted.memory_bytes if counted else None

@@ -208,8 +208,7 @@ class Preparation:
         return Prepared(plan, call, self.case, self._data_dtype, *seen, first_s, call_s, round_s, self._peak_bytes)
 
     def _call(self) -> tuple[Call, tuple[Device, ...]]:
-        """Return the call in its variant, and further devices that it names; the clock waits for these and for all that
-        hold its tensors. A simulated device counts the work when the call is first made."""
+        """Return the call in its variant, and further devices that it names; the clock waits for all devices."""
         plan, request, function = self.plan, self.plan.request, self.plan.request.function
         _require_finished(function)
         args, kwargs = request.arguments()
@@ -243,8 +242,7 @@ class Preparation:
             self.case = structs.replace(self.case, dtype=computing(name))
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
-        """Return the devices of the tensors in these values. Raises UsageError for others than the case uses or names.
-        Single numbers may be on the CPU, as torch allows."""
+        """Return the devices of tensors, except single numbers. Raises UsageError for others than the case names."""
         home = self.plan.home
         used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta} - {home.torch_name}
         if others := sorted(used - {str(home), *map(str, further)}):
@@ -284,7 +282,6 @@ class Preparation:
         return rates.estimate(work, home, "float64")[0], home
 
     def _first_call(self, call: Call, given: calls.Given | None, estimated_s: float | None) -> tuple[Any, float]:
-        """Make the first call, and return its result and its seconds; count the work of a copy."""
         plan, home, clock = self.plan, self.plan.home, self.plan.clock
         copied = self._copy(call) if given is None else None  # the call may change what its setup gave it
         home.reset_peak_memory()
@@ -307,8 +304,8 @@ class Preparation:
         return result, first_s
 
     def _affordable(self, call: Call, first_s: float, expected: Reference) -> Reference | Check:
-        """Return the reference unless it may take too long by the call's work, or where that is unknown by its first
-        call. One that took long may have compiled: a copy is timed, as a second call may change what the test sees."""
+        """Return the reference unless it may take too long by the call's work or, if that is unknown, by its first
+        call. A copy is timed if that took long, as it may have compiled, and a second call may change what it uses."""
         expected.flops, limit_s = self._work.flops, self.plan.check_s
         least, expected.home = self._reference_s(self._work)
         if least is not None:
@@ -324,7 +321,6 @@ class Preparation:
         return expected if factor * seconds <= limit_s else too_long(seconds)
 
     def _checked(self, call: Call, first_s: float, reference: Reference | Check, result: Any) -> Check:
-        """Return the check of the first result. Raises :class:`WrongAnswer` with the remedy."""
         expected = reference if isinstance(reference, Check) else self._affordable(call, first_s, reference)
         if isinstance(expected, Check):
             return expected
@@ -364,8 +360,8 @@ class Preparation:
                 break
 
     def _take(self, counted: Counted) -> None:
-        """Take the counted work. The case is computed as in TF32, but named float32, if the program's switches shorten
-        the products on its device; PyTorch's own default shortens convolutions and recurrent layers only."""
+        """Take the counted work. The program's switches may shorten products to TF32, in a case named float32; by
+        default PyTorch shortens convolutions and recurrent layers only."""
         home = self.plan.home
         self._counted, self._work, self._uncounted = counted, agree(self.plan.request.work, counted), ""
         if not self.plan.declared.own_switches or self.case.dtype != "float32":

@@ -143,12 +143,11 @@ def _random(count: int, device: Device) -> torch.Tensor:
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
-    """Footprints in bytes, each with its level: half of each cache, two, four and eight times the last cache, and steps
-    of a factor of 16 between them, as far as effort and free memory allow.
+    """Return footprints in bytes, each with its level: half of each cache, two, four and eight times the last cache,
+    and steps of a factor of 16 between them, as far as effort and free memory allow.
 
-    Beyond four times the last cache, whose replacement isn't strictly that of the oldest, next to nothing survives in
-    it until the next pass; where that is too much, twice has to do. A smaller footprint beyond the cache's size is
-    named after the cache, with a plus: without it, data of three times the cache would be compared with the cache.
+    Beyond four times the last cache next to nothing survives in it until the next pass; where that is too much, twice
+    has to do. A smaller footprint beyond the cache's size is named after the cache, with a plus.
     """
     memory, size = device.memory(), device.cache_bytes()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
@@ -166,9 +165,8 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
 
 
 def _ways(device: Device, dtype: str, effort: Effort) -> dict[str, float]:
-    """FLOP/s of square products by library, the best over sizes that double while a call stays short. At each size the
-    libraries are timed in turn, so that whatever else the machine does slows all of them. oneDNN's own product, which
-    PyTorch uses in the layers of networks, differs from that of ``torch.mm``, for which PyTorch calls a BLAS."""
+    """Return the FLOP/s of square products by library, the best over sizes that double while a call stays short, with
+    the libraries in turn. PyTorch uses oneDNN's product in the layers of networks, and a BLAS for ``torch.mm``."""
     best: dict[str, float] = {}
     if device.lacks(dtype):
         return best

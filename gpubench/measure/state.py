@@ -135,8 +135,7 @@ class State:
 
 
 def _find_namespaces() -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Yield the modules and classes with functions that gpubench calls, by name, with their attributes; a class alone
-    can set its own."""
+    """Yield modules and classes with functions that gpubench calls, by name, with the class and the attributes."""
     for place, module in list(sys.modules.items()):
         package = place.partition(".")[0]
         if not (place in _MODULES or package in ("gpubench", "json")) or not isinstance(module, ModuleType):
@@ -149,7 +148,6 @@ def _find_namespaces() -> Iterator[tuple[str, tuple[Any, Any]]]:
 
 
 def _lost_modules() -> list[str]:
-    """Return the names of modules that are missing, or have another module in their place."""
     if _modules.items() <= sys.modules.items():
         return []
     return sorted(name for name, module in _modules.items() if sys.modules.get(name) is not module)
@@ -229,8 +227,6 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
 
 
 def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
-    """Return the setting of how many modes are on a stack."""
-
     def leave(depth: int) -> None:
         for mode in reversed(stack()[depth:]):
             kind.__exit__(mode, None, None, None)  # not the mode's own method, which may do anything
@@ -254,8 +250,7 @@ def _of_native() -> Iterator[tuple[str, _Setting]]:
 
 
 def _of_modules() -> Iterator[tuple[str, _Setting]]:
-    """Yield the switches of ``torch.backends`` that are plain values of its modules, and the hooks that all modules and
-    optimizers call."""
+    """Yield the switches of ``torch.backends`` that are plain values, and the hooks of all modules and optimizers."""
 
     def refill(hooks: dict[Any, Any], items: tuple[tuple[Any, Any], ...]) -> None:
         hooks.clear()
