@@ -62,11 +62,13 @@ def test_both_indices_of_the_registered_kind_are_measured(run_file):
 
 def test_report_has_speedups_and_charts_of_both(run_file, tmp_path):
     assert main(["report", str(run_file), "-o", str(tmp_path / "out")]) == 0
-    rows = list(csv.DictReader((tmp_path / "out/results.csv").open(encoding="utf-8")))
+    rows, speedups = (
+        list(csv.DictReader((tmp_path / "out" / name).read_text(encoding="utf-8").splitlines(True)))
+        for name in ("results.csv", "speedup.csv")
+    )
     run = json.loads(run_file.read_text())
     assert len(rows) == len(run["benchmarks"]) + len(run["gpubench"]["unmeasured"])
     assert {row["device"] for row in rows if row["status"] == "ok"} == {"cpu", "fake:0", "fake:1"}
-    speedups = list(csv.DictReader((tmp_path / "out/speedup.csv").open(encoding="utf-8")))
     assert len(speedups) >= 40
     known = [row for row in speedups if row["speedup"] and not row["limit"]]  # others are limits of a busy machine's
     assert len(known) >= 20

@@ -248,6 +248,7 @@ def test_followers(folder):
         seen += refused_or_read(path.name, lambda follower=follower: list(follower.events()))
         assert all(event["event"] in ledger.KINDS for event in seen)
         assert list(follower.events()) == []
+        follower.close()
 
 
 def test_what_is_mutated_is_sound(folder):
