@@ -24,29 +24,29 @@ CONCERNS = (SMOKE, SIMULATED, BUSY, NOISY, CALL, ONE_PROCESS, NO_PEAK, ABOVE_PEA
 """What tells each warning from the others."""
 
 
-def warnings(found):
+def warnings(answer):
     """By what they are about, in their order; a busy machine's mentions the noise."""
-    return {next(words for words in CONCERNS if words in str(warning)): warning for warning in found.warnings}
+    return {next(words for words in CONCERNS if words in str(warning)): warning for warning in answer.warnings}
 
 
 def test_the_sentence_and_the_table_are_one_list_of_rows():
     one = run().bench("mine.work", cpu=1.0, gpu=2.0, copies=0.1).bench("matmul.square", cpu=1.0, gpu=0.01, copies=0.01)
     one.bench("elementwise.add", cpu=1.0, gpu=0.02, copies=2.0).bench("elementwise.exp", cpu=1.0, gpu=0.01, copies=2.0)
     one.bench("elementwise.exp", cpu=1.0, gpu=0.005, copies=2.0, n=128).bench("transfer.create", cpu=1.0, gpu=0.01)
-    found = answered(one)
-    told = {"mine.work, n=64": "2.0× slower", "matmul.square, n=64": "100×", "elementwise.exp, n=128": "200×"}
-    assert ratios(found) == {"Synthetic H": told | {"elementwise.add, n=64": "50×"}}
-    assert found.sentence == (
+    answer = answered(one)
+    texts = {"mine.work, n=64": "2.0× slower", "matmul.square, n=64": "100×", "elementwise.exp, n=128": "200×"}
+    assert ratios(answer) == {"Synthetic H": texts | {"elementwise.add, n=64": "50×"}}
+    assert answer.sentence == (
         "Synthetic H against Synthetic, 2 threads: faster in 3 of 4 benchmarks (50× to 200×), in 1 also when the data "
         "is copied for every call. Not faster: mine.work, n=64 (2.0× slower)."
     )
-    table, causes = answer_tables(found)
-    assert [row["benchmark"] for row in rows(table)] == list(ratios(found)["Synthetic H"])
+    table, causes = answer_tables(answer)
+    assert [row["benchmark"] for row in rows(table)] == list(ratios(answer)["Synthetic H"])
     copies = "slower only because of the copies: without them 50×"
     assert ("Synthetic H", "elementwise.add, n=64", "4.0× slower with copies", copies) in causes.rows
-    assert len(answer_tables(found, 15)) == 1
-    (figure,) = headline_figures(found.study)
-    assert [each.name for each in figure.chart.entries] == list(ratios(found)["Synthetic H"])
+    assert len(answer_tables(answer, 15)) == 1
+    (figure,) = headline_figures(answer.study)
+    assert [each.name for each in figure.chart.entries] == list(ratios(answer)["Synthetic H"])
     assert "Synthetic H faster in 3 of 4 benchmarks (50× to 200×)" in figure.subtitle
 
 
@@ -56,11 +56,11 @@ def test_dtypes_are_rows_of_their_own_below_the_first():
     assert ratios(answered(one)) == {"Synthetic H": {"matmul.square, float16, n=64": "1,000×"}}
     for dtype, gpu in {"float64": 0.5, "float32": 0.1, "bfloat16": 0.01}.items():
         one.bench("matmul.square", cpu=1.0, gpu=gpu, dtype=dtype)
-    found = answered(one)
-    told = ratios(found)["Synthetic H"]
-    assert told == {"matmul.square, n=64": "10×", "bfloat16": "100×", "float64": "2.0×", "float16": "1,000×"}
-    (table,) = answer_tables(found)
-    assert [row[0] for row in table.rows] == ["matmul.square, n=64", *(f"\u2003{each}" for each in list(told)[1:])]
+    answer = answered(one)
+    texts = ratios(answer)["Synthetic H"]
+    assert texts == {"matmul.square, n=64": "10×", "bfloat16": "100×", "float64": "2.0×", "float16": "1,000×"}
+    (table,) = answer_tables(answer)
+    assert [row[0] for row in table.rows] == ["matmul.square, n=64", *(f"\u2003{each}" for each in list(texts)[1:])]
     assert "float32 where no dtype is named" in table.note
 
 
@@ -125,8 +125,8 @@ def test_a_benchmark_of_a_known_size_has_one_row_and_any_other_a_row_for_each_se
 
 def test_of_several_machines_the_busy_one_is_named_with_its_results():
     busy = run("b", processes=1).bench("a.a", cpu=1.0, flags=("contended",)).bench("a.c", cpu=1.0, flags=("noisy",))
-    found = warnings(answered(run("a").bench("a.a", cpu=1.0), busy.bench("a.b", cpu=1.0)))[BUSY]
-    assert (found.summary, found.evidence) == (
+    warning = warnings(answered(run("a").bench("a.a", cpu=1.0), busy.bench("a.b", cpu=1.0)))[BUSY]
+    assert (warning.summary, warning.evidence) == (
         "The machine of b was busy",
         ": 1 of 3 results is noisy (*) and too long by an unknown amount",
     )
@@ -145,8 +145,8 @@ def test_what_loses_and_what_is_unknown_is_in_the_sentence():
     one = run().bench("a.a", cpu=1.0, gpu=0.5).bench("a.b", cpu=1.0, gpu=1.0)
     one.bench("a.c", cpu=1.0).bench("a.c", gpu=0.5, spread=0.9)
     one.bench("a.d", cpu=1.0).bench("a.d", gpu=0.5, spread=0.9).bench("a.e", cpu=1.0, gpu=1.0)
-    told = "faster in 1 of 5 benchmarks (2.0×). Not faster: a.b, n=64 (1.0×); a.e, n=64 (1.0×). "
-    assert f"{told}Unknown: a.c, n=64; a.d, n=64." in answered(one).sentence
+    texts = "faster in 1 of 5 benchmarks (2.0×). Not faster: a.b, n=64 (1.0×); a.e, n=64 (1.0×). "
+    assert f"{texts}Unknown: a.c, n=64; a.d, n=64." in answered(one).sentence
     none = run().bench("a.a", cpu=1.0, gpu=2.0).bench("a.b", cpu=1.0, gpu=2.0)
     assert "faster in none of 2 benchmarks." in answered(none).sentence
 
@@ -158,8 +158,8 @@ def test_what_does_not_fill_the_gpu_is_marked():
     one.bench("training.step", cpu=1.0, title="Step")
     one.bench("training.step", gpu=2.0, title="Step", device_s=1e-3, launch_s=2e-3)
     (table,) = answer_tables(answered(one), 15)
-    told = {row["benchmark"]: row["speedup"] for row in rows(table)}
-    assert told == {"Large, n=64": "2.0×", "Small, n=64": "4.0× slower†", "Step, n=64": "2.0× slower†"}
+    texts = {row["benchmark"]: row["speedup"] for row in rows(table)}
+    assert texts == {"Large, n=64": "2.0×", "Small, n=64": "4.0× slower†", "Step, n=64": "2.0× slower†"}
     assert Sign.UNFILLED.footnote in table.footnote
 
 
@@ -173,10 +173,10 @@ def test_memory_bound_work_in_the_cache_of_a_gpu_is_marked():
         seconds = how["bytes"] / 2e12 if name != "mm" else 2e-4
         one.bench(f"reductions.{name}", cpu=20 * seconds, gpu=seconds, title=name, **how)
     one.bench("reductions.tiny", cpu=1e-4, gpu=5e-6, title="tiny", bytes=1e4)
-    found = answered(one)
-    (table,), listed = answer_tables(found, 15), results_table(found.study)
-    told = {row["benchmark"]: row["speedup"] for row in rows(table)}
-    assert told == {"small, n=64": "20×§", "large, n=64": "20×", "mm, n=64": "20×", "tiny, n=64": "20×†"}
+    answer = answered(one)
+    (table,), listed = answer_tables(answer, 15), results_table(answer.study)
+    texts = {row["benchmark"]: row["speedup"] for row in rows(table)}
+    assert texts == {"small, n=64": "20×§", "large, n=64": "20×", "mm, n=64": "20×", "tiny, n=64": "20×†"}
     assert Sign.IN_CACHE.footnote in table.footnote
     assert Sign.IN_CACHE.footnote in listed.footnote
     assert [row["throughput"] for row in rows(listed) if "§" in row["throughput"]] == ["2.00 TB/s§"]
@@ -184,9 +184,9 @@ def test_memory_bound_work_in_the_cache_of_a_gpu_is_marked():
 
 def test_a_speedup_needs_no_peak_and_titles_are_what_people_read_and_type():
     one = run(ceilings={"cuda:0": {"throughput": {"float32": 1e13}}}).bench("mine.net", cpu=1.0, title="ResNet-9")
-    found = answered(one.bench("mine.net", gpu=0.01, flops=1e12, title="ResNet-9"), expression="resnet-9 n=64")
-    assert ratios(found) == {"Synthetic H": {"ResNet-9, n=64": "100×"}}
-    assert ABOVE_PEAK in warnings(found)
+    answer = answered(one.bench("mine.net", gpu=0.01, flops=1e12, title="ResNet-9"), expression="resnet-9 n=64")
+    assert ratios(answer) == {"Synthetic H": {"ResNet-9, n=64": "100×"}}
+    assert ABOVE_PEAK in warnings(answer)
 
 
 def test_a_cpu_alone_has_its_times_and_a_hint():
@@ -194,13 +194,13 @@ def test_a_cpu_alone_has_its_times_and_a_hint():
         one = run(cuda=0, ceilings={"cpu": {"throughput": {"float32": peak}}})
         return one.bench("matmul.square", cpu="10 ms", flops=1e9, bytes=1e6)
 
-    found = answered(measured(1.25e11).bench("elementwise.add", cpu="1 ms", bytes=1e6))
-    assert found.speedups == []
-    assert found.sentence.startswith(
+    answer = answered(measured(1.25e11).bench("elementwise.add", cpu="1 ms", bytes=1e6))
+    assert answer.speedups == []
+    assert answer.sentence.startswith(
         f"Synthetic, 2 threads: 100 GFLOP/s in {MATMUL.words} (n=64, 80% of peak), 1.00 GB/s"
     )
-    assert [row.label for row in found.times] == ["matmul.square, n=64", "elementwise.add, n=64"]
-    assert "no CUDA or ROCm support" in found.hint
+    assert [row.label for row in answer.times] == ["matmul.square, n=64", "elementwise.add, n=64"]
+    assert "no CUDA or ROCm support" in answer.hint
     unknown = run().bench("mine.parse", cpu="1 ms", n=None, device="", dtype="", devices=())
     unknown.data["machine_info"]["gpubench"]["devices"] = []
     assert answered(unknown).hint == ""
@@ -213,12 +213,12 @@ def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere():
     one = run(cuda=0, ceilings={"cpu": {"throughput": {"float32": 5e10}}})
     for name in "abcd":
         one.bench(f"mine.{name}", cpu="10 ms", flops=1e9, flags=("implausible",))
-    found = answered(one)
-    assert ABOVE_PEAK not in warnings(found)
-    assert "4 of 4 results exceed them" in warnings(found)[NO_PEAK].evidence
-    assert {row["utilisation"] for row in reading.results(found.study)} == {None}
-    assert not any(row.quality.doubt or row.quality.noisy for row in found.study.measured)  # their rates are shown
-    drawn, _ = plan(found.study, every=True)
+    answer = answered(one)
+    assert ABOVE_PEAK not in warnings(answer)
+    assert "4 of 4 results exceed them" in warnings(answer)[NO_PEAK].evidence
+    assert {row["utilisation"] for row in reading.results(answer.study)} == {None}
+    assert not any(row.quality.doubt or row.quality.noisy for row in answer.study.measured)  # their rates are shown
+    drawn, _ = plan(answer.study, every=True)
     assert drawn
     assert not any("peak" in f"{figure.title} {figure.subtitle} {figure.caption}" for figure in drawn)
 
@@ -227,9 +227,9 @@ def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere():
 def test_wrong_peaks_are_named_where_a_share_of_them_would_be_shown(work, warned):
     bands = [{"pattern": "read", "footprint_bytes": size, "byte_per_s": rate, "level": "memory"}
              for size, rate in ((5e8, 1.4e10), (1e9, 3e10))]  # fmt: skip
-    found = answered(run(cuda=0, ceilings={"cpu": {"bandwidth": bands}}).bench("mine.sort", cpu=0.01, **work))
-    assert "contradict each other" in found.study.runs[0].disproved["cpu"]
-    assert (NO_PEAK in warnings(found)) == warned
+    answer = answered(run(cuda=0, ceilings={"cpu": {"bandwidth": bands}}).bench("mine.sort", cpu=0.01, **work))
+    assert "contradict each other" in answer.study.runs[0].disproved["cpu"]
+    assert (NO_PEAK in warnings(answer)) == warned
 
 
 @pytest.mark.parametrize(
@@ -257,18 +257,18 @@ def test_what_a_reader_must_know_first(how, flags, expected):
 def test_a_warning_says_where_and_what_to_try():
     def measured(**how):
         one = run(flags=("contended",), **how)
-        for i, each in enumerate((("noisy",), ("noisy", "altered"), ("altered",))):
-            one.bench(f"mine.work{i}", cpu=0.1, flags=each)
+        for i, flags in enumerate((("noisy",), ("noisy", "altered"), ("altered",))):
+            one.bench(f"mine.work{i}", cpu=0.1, flags=flags)
         return one
 
-    found = warnings(answered(measured()))
-    assert "2 of 3" in found[BUSY].evidence  # a call that alters its process isn't noise
-    told = "2 results flagged altered (mine.work1, mine.work2): the benchmark left settings"
-    assert told in str(found[CALL])
-    assert found[CALL].advice.startswith("To try: put settings back")
-    assert found[BUSY].advice.startswith("Close other programs and run again before you quote them")
-    assert "--threads 1" in found[BUSY].advice  # of two: other people's programs can't be closed
-    assert "--processes" not in found[BUSY].advice  # more of them are busy too
+    by_concern = warnings(answered(measured()))
+    assert "2 of 3" in by_concern[BUSY].evidence  # a call that alters its process isn't noise
+    texts = "2 results flagged altered (mine.work1, mine.work2): the benchmark left settings"
+    assert texts in str(by_concern[CALL])
+    assert by_concern[CALL].advice.startswith("To try: put settings back")
+    assert by_concern[BUSY].advice.startswith("Close other programs and run again before you quote them")
+    assert "--threads 1" in by_concern[BUSY].advice  # of two: other people's programs can't be closed
+    assert "--processes" not in by_concern[BUSY].advice  # more of them are busy too
     without = measured()
     without.data["machine_info"]["gpubench"]["torch"] = None  # whose threads no option sets
     assert "--threads" not in warnings(answered(without))[BUSY].advice
@@ -285,8 +285,8 @@ def test_a_slow_library_is_named_unless_the_machine_was_busy():
 
 
 def test_a_smoke_run_answers_nothing():
-    found = answered(run(preset="smoke").bench("matmul.square", cpu=1.0, gpu=0.01))
-    assert (found.speedups, "--preset quick" in found.sentence) == ([], True)
+    answer = answered(run(preset="smoke").bench("matmul.square", cpu=1.0, gpu=0.01))
+    assert (answer.speedups, "--preset quick" in answer.sentence) == ([], True)
 
 
 def two_gpus():
@@ -299,13 +299,13 @@ def two_gpus():
 
 def test_gpus_of_several_machines_are_compared_with_the_first_one():
     laptop, server = two_gpus()
-    found = answered(laptop, server)
+    answer = answered(laptop, server)
     label = "models.mlp, n=64"
-    assert [(each.baseline, list(each.devices.values())) for each in found.speedups] == [
+    assert [(each.baseline, list(each.devices.values())) for each in answer.speedups] == [
         ("RTX 4060", ["H200"]),
         ("Synthetic, 2 threads · laptop", ["RTX 4060", "Synthetic, 2 threads · server"]),
     ]
-    assert found.sentence.startswith("H200 against RTX 4060: 2.0× on models.mlp, n=64. RTX 4060 against ")
+    assert answer.sentence.startswith("H200 against RTX 4060: 2.0× on models.mlp, n=64. RTX 4060 against ")
     assert ratios(answered(server, laptop))["RTX 4060"] == {label: "2.0× slower"}
     assert "H200 against RTX 4060: 2.0×" in answered(laptop, server, baseline="RTX 4060").sentence
 
@@ -313,16 +313,16 @@ def test_gpus_of_several_machines_are_compared_with_the_first_one():
 def test_a_machine_without_a_gpu_is_the_reference_of_the_gpus_that_are_offered():
     """The machine that somebody has now."""
     mine = run("mine", cuda=0, cpu={"label": "Old CPU"}).bench("models.mlp", cpu=2.0)
-    found = answered(mine, *two_gpus())
-    (each,) = found.speedups
+    answer = answered(mine, *two_gpus())
+    (each,) = answer.speedups
     label = "models.mlp, n=64"
     assert each.baseline == "Old, 2 threads"
-    assert {name: of[label] for name, of in ratios(found).items()} == {
+    assert {name: of[label] for name, of in ratios(answer).items()} == {
         "RTX 4060": "10×", "H200": "20×", "Synthetic, 2 threads · laptop": "2.0×",
         "Synthetic, 2 threads · server": "5.0×",
     }  # fmt: skip
-    assert "RTX 4060 against Old, 2 threads: 10× on models.mlp, n=64." in found.sentence
-    assert found.sentence.endswith(" And 1 more: Synthetic, 2 threads · server.")
+    assert "RTX 4060 against Old, 2 threads: 10× on models.mlp, n=64." in answer.sentence
+    assert answer.sentence.endswith(" And 1 more: Synthetic, 2 threads · server.")
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ def test_a_machine_without_a_gpu_is_the_reference_of_the_gpus_that_are_offered()
 )
 def test_a_machine_whose_benchmarks_differ_is_named_and_hides_no_speedup_of_another(mine, sentence):
     old = run("mine", cuda=0, cpu={"label": "Old CPU"}).bench("models.mlp", **mine)
-    found = answered(old, two_gpus()[1])
-    assert sentence in found.sentence
-    assert "H200 against " in found.sentence
+    answer = answered(old, two_gpus()[1])
+    assert sentence in answer.sentence
+    assert "H200 against " in answer.sentence
 
 
 def test_a_benchmark_without_a_common_size_is_named():
@@ -368,17 +368,17 @@ def test_a_third_run_changes_nothing_between_the_other_two():
     third = run("C", gpu={"label": "C"}).bench("matmul.square", gpu=2.0, n=1)
     label = "matmul.square, n=4"
     assert ratios(answered(one, two)) == {"B": {label: "4.0×"}}
-    found = answered(one, two, third)
-    assert ratios(found)["B"] == {label: "4.0×"}
-    (table,) = answer_tables(found, 15)
+    answer = answered(one, two, third)
+    assert ratios(answer)["B"] == {label: "4.0×"}
+    (table,) = answer_tables(answer, 15)
     assert table.rows == ((label, "16.0 s", "4.0×", "2.0× (n=1)"),)
 
 
 def test_a_device_that_calls_itself_modelled_is_warned_of_even_in_short():
     one = run(processes=1, gpu={"label": "NVIDIA H200 (modelled)"}).bench("matmul.square", cpu=1.0, gpu=0.01)
-    told = warnings(answered(one))[SIMULATED]
-    assert "NVIDIA H200 (modelled)" in str(told)
-    assert "H200 (modelled)" in told.summary
+    texts = warnings(answered(one))[SIMULATED]
+    assert "NVIDIA H200 (modelled)" in str(texts)
+    assert "H200 (modelled)" in texts.summary
 
 
 @pytest.mark.parametrize(("flags", "star"), [((), ""), (("noisy",), "*")])
@@ -421,11 +421,11 @@ def library(*torch):
 )  # fmt: skip
 def test_each_device_has_its_rows(runs, rows):
     """A library on a GPU has a column only where torch has none."""
-    found = answered(*runs)
-    assert ratios(found) == rows
-    assert all(each in found.sentence for of in rows.values() for each in of.values())
-    assert all(speedups.alike == (len(runs) == 2) for speedups in found.speedups)
-    assert rows or found.sentence == "Nothing was measured."
+    answer = answered(*runs)
+    assert ratios(answer) == rows
+    assert all(each in answer.sentence for of in rows.values() for each in of.values())
+    assert all(speedups.alike == (len(runs) == 2) for speedups in answer.speedups)
+    assert rows or answer.sentence == "Nothing was measured."
 
 
 # Several machines -----------------------------------------------------------------------------------------------------
@@ -435,13 +435,13 @@ def test_what_differs_between_runs_comes_first():
     server = run("server", gpu={"driver": "580"}, threads=8, torch="2.13.0+cu130")
     laptop = run("laptop", gpu={"driver": "570"}, torch="2.12.0+cu130")
     runs = [each.bench("matmul.square", cpu=1.0, gpu=0.01) for each in (server, laptop)]
-    found = {what: told for what, *told in machine_table(study_of(*runs)).rows}
-    assert found["torch"] == ["2.13.0+cu130", "2.12.0+cu130"]
-    assert found["threads"] == ["8", "2"]
-    assert found["cuda:0 driver"] == ["580", "570"]
-    alike = [told[0] == told[1] for told in found.values()]
+    facts = {what: texts for what, *texts in machine_table(study_of(*runs)).rows}
+    assert facts["torch"] == ["2.13.0+cu130", "2.12.0+cu130"]
+    assert facts["threads"] == ["8", "2"]
+    assert facts["cuda:0 driver"] == ["580", "570"]
+    alike = [texts[0] == texts[1] for texts in facts.values()]
     assert alike == sorted(alike)
-    assert found["preset"] == ["quick", "quick"]
+    assert facts["preset"] == ["quick", "quick"]
 
 
 def test_threads_are_those_that_were_used():
@@ -496,8 +496,8 @@ def test_a_flag_without_a_star_is_told_without_one():
 
 def test_the_machine_table_says_busy_where_a_result_was():
     one = run(cuda=0).bench("a.b", cpu=1.0, flags=("contended",)).bench("a.c", cpu=1.0)
-    known = {what: told for what, *told in machine_table(study_of(one)).rows}
-    assert known["machine busy"] == ["yes"]
+    facts = {what: texts for what, *texts in machine_table(study_of(one)).rows}
+    assert facts["machine busy"] == ["yes"]
 
 
 def test_what_a_plain_process_pays_is_said_where_it_is_another_time(tmp_path):

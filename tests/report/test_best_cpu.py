@@ -35,8 +35,8 @@ def test_everything_that_people_read_uses_the_library_that_is_twice_as_fast():
     assert [point.y for point in points] == pytest.approx([1.2] * len(points))
     for figure in (headline, by_size):
         assert "ver the CPU's fastest way, where that is another: NumPy." in figure.caption
-    shown = {row[3].value for row in numbers_table(study).cells}
-    assert [*shown - {None}] == pytest.approx([1.2])
+    ratios = {row[3].value for row in numbers_table(study).cells}
+    assert [*ratios - {None}] == pytest.approx([1.2])
 
 
 def pair_of(way, **base):
@@ -108,8 +108,8 @@ def test_a_baseline_that_was_asked_for_is_the_way(baseline, best):
 
 def test_a_cpu_beside_several_gpus_is_shown_at_its_fastest_too():
     runs = [run(name).bench("a.b", cpu=8.0, gpu=1.0, numpy=4.0) for name in ("one", "two")]
-    found = study_of(*runs, baseline="Synthetic H-GPU").device_pairs
-    own = [(pair.speedup, words.way(pair)) for pair in found if not pair.other.library and pair.within_run]
+    pairs = study_of(*runs, baseline="Synthetic H-GPU").device_pairs
+    own = [(pair.speedup, words.way(pair)) for pair in pairs if not pair.other.library and pair.within_run]
     assert own == [(0.25, "NumPy")] * 2
 
 

@@ -154,8 +154,8 @@ def test_percentiles_are_of_single_calls_and_need_enough_of_them():
 def test_a_share_of_peak_is_that_of_the_dtype_which_computed_it():
     """Autocast computes float32's products in bfloat16."""
     one = run(ceilings={"cpu": {"throughput": {"float32": 1e9, "bfloat16": 4e9}}})
-    for each in ("eager", "autocast"):
-        one.bench("a.b", cpu=1.0, flops=8e8, variant=each)
+    for variant in ("eager", "autocast"):
+        one.bench("a.b", cpu=1.0, flops=8e8, variant=variant)
     assert [row["utilisation"] for row in reading.results(study_of(one))] == pytest.approx([0.8, 0.2])
 
 
@@ -176,8 +176,8 @@ def test_every_documented_column_is_filled_for_a_run_that_measures_it(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(data))
     write_report([tmp_path / "run.json"], tmp_path / "out", charts="none")
     with (tmp_path / "out" / "results.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [name for name in METRICS if not any(row[name] for row in found)] == []
+        lines = list(csv.DictReader(file))
+    assert [name for name in METRICS if not any(row[name] for row in lines)] == []
     with (tmp_path / "out" / "speedup.csv").open(newline="") as file:
         speedups = list(csv.DictReader(file))
     always = {"speedup", "low", "high", "shown", "one_shot_speedup", "baseline_s", "baseline_way", "simulated"}
@@ -189,9 +189,9 @@ def test_speedups_in_a_file_are_those_that_are_shown():
     one = run(gpu={"simulated": True}).bench("a.a", cpu=8.0, gpu=1.0)
     one.bench("a.b", cpu=(2.0, 8.0, 50.0), gpu=(0.01,) * 3).bench("a.c", cpu=(0.1, 1.0, 10.0), gpu=(0.1, 1.0, 10.0))
     study = study_of(one)
-    found = [(row["speedup"], row["shown"], row["limit"], row["simulated"]) for row in reading.speedups(study)]
+    lines = [(row["speedup"], row["shown"], row["limit"], row["simulated"]) for row in reading.speedups(study)]
     limit = study.pairs[1].values.low
-    assert found == [
+    assert lines == [
         (8.0, "8.0×", None, True),
         (limit, study.pairs[1].ratio.mark, "at least", True),
         (None, "unknown (too noisy)", None, True),

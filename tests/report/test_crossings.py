@@ -89,9 +89,9 @@ FROM = "faster from which size is unknown"
 def test_a_crossover_is_stated_only_as_far_as_it_is_known(known, ratios, said, sentence):
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
     line = Line("n", tuple(pair(y, y) for y in ratios), points)
-    found = Crossing(line, known, 3, line)
-    assert (found.start.place.removeprefix("from "), found.start.sentence()) == (said, sentence)
-    assert found.doubtful or len(ratios) > 1  # crossover.csv: unsure
+    crossing = Crossing(line, known, 3, line)
+    assert (crossing.start.place.removeprefix("from "), crossing.start.sentence()) == (said, sentence)
+    assert crossing.doubtful or len(ratios) > 1  # crossover.csv: unsure
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_beside_other_programs_table_and_file_know_the_same(cpu, kind, told):
     for n, of_size in zip((10, 100), cpu, strict=True):
         one.bench("a.b", cpu=of_size, n=n, flags=("contended",)).bench("a.b", gpu=1.0, n=n)
     study = study_of(one)
-    (row,), (found,) = reading.crossovers(study), study.crossings
-    assert (row["kind"], row["crossover"] is None, str(found.start)) == (kind, kind != "crosses", told)
+    (row,), (crossing,) = reading.crossovers(study), study.crossings
+    assert (row["kind"], row["crossover"] is None, str(crossing.start)) == (kind, kind != "crosses", told)
     if told == str(Sign.UNSURE):
-        assert found.start.sentence() == "faster from which size is unknown (machine busy)"
+        assert crossing.start.sentence() == "faster from which size is unknown (machine busy)"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_baseline_that_changes_on_the_way_is_another_line():
     one.bench("a.b", gpu=4.0, n=10**2, dtype="bfloat16").bench("a.b", gpu=0.25, n=10**4, dtype="bfloat16")
     study = study_of(one, allow=("dtype",))
     assert [pair.differs for pair in study.pairs] == ["", "dtype bfloat16 against float32"]
-    assert [found.crossover.size for found in study.crossings] == [None, None]
+    assert [crossing.crossover.size for crossing in study.crossings] == [None, None]
 
 
 # Which case stands for a workload -------------------------------------------------------------------------------------
@@ -253,8 +253,8 @@ def test_a_setting_reads_as_python_writes_it(name, value, said):
 def test_kinds_come_in_one_order_and_ones_own_work_first():
     kinds = ("elementwise", "", "networks", "copies", "matmul", "networks")
     rows = [row(f"some.work{i}", kind=kind) for i, kind in enumerate(kinds)]
-    found = [[each.result.kind for each in members] for members in studies.in_order(rows)]
-    assert found == [[""], ["matmul"], ["networks"] * 2, ["elementwise"]]
+    kinds = [[each.result.kind for each in members] for members in studies.in_order(rows)]
+    assert kinds == [[""], ["matmul"], ["networks"] * 2, ["elementwise"]]
     assert len(studies.in_order([row("transfer.create", kind="copies")])) == 1  # there is nothing else
 
 
@@ -263,9 +263,9 @@ def test_the_latest_size_is_the_crossover_with_copies_only_if_that_is_smaller(co
     line = Line(
         "n", tuple(pair(y, y) for y in UP), tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), UP, strict=True))
     )
-    found = Crossing(line, Crossover(72.4, CROSSES, 0.0, 79.0), 3, line)
-    vars(found)["copies"] = Crossing(line, Crossover(copied, CROSSES, copied - 9, copied + 9), 3, line)
-    assert found.start.place == f"from {said}"
+    crossing = Crossing(line, Crossover(72.4, CROSSES, 0.0, 79.0), 3, line)
+    vars(crossing)["copies"] = Crossing(line, Crossover(copied, CROSSES, copied - 9, copied + 9), 3, line)
+    assert crossing.start.place == f"from {said}"
 
 
 def test_the_star_of_a_size_is_explained_below_a_table():
@@ -278,5 +278,5 @@ def test_the_star_of_a_size_is_explained_below_a_table():
 def test_a_size_over_a_cpu_on_few_of_its_threads_has_a_star(cores, star):
     one = run(threads=1).bench("a.b", cpu=lambda n: 1e-6 * n, gpu=1e-4, n=(10, 10**4), threads=1)
     one.data["machine_info"]["gpubench"]["cpu"]["cores"] = cores
-    (found,) = study_of(one).crossings
-    assert str(found.start) == f"from n ≈ 100{star}"
+    (crossing,) = study_of(one).crossings
+    assert str(crossing.start) == f"from n ≈ 100{star}"

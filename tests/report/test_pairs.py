@@ -32,7 +32,7 @@ def compared(*runs, baseline=None):
     return study_of(*runs, baseline=baseline).device_pairs
 
 
-def found(*runs, baseline=None):
+def sides_of(*runs, baseline=None):
     """Run and device of both sides, and the speedup."""
     return [
         (*(f"{row.run_name}/{row.result.device}" for row in (pair.base, pair.other)), pair.speedup)
@@ -91,25 +91,25 @@ def test_baselines_within_a_run():
     one = run().bench("a.b", cpu=8.0, gpu=2.0, gpu1=1.0, numpy=16.0)
     expected = [("run/cpu", "run/cuda:0", 4.0), ("run/cpu", "run/cuda:1", 8.0)]
     for baseline in (None, "cpu", "run", "Synthetic CPU (synthetic)"):
-        assert found(one, baseline=baseline) == expected
-    assert found(one, baseline="cuda:1") == [("run/cuda:1", "run/cpu", 0.125), ("run/cuda:1", "run/cuda:0", 0.5)]
+        assert sides_of(one, baseline=baseline) == expected
+    assert sides_of(one, baseline="cuda:1") == [("run/cuda:1", "run/cpu", 0.125), ("run/cuda:1", "run/cuda:0", 0.5)]
     numpys = [("run/cpu", "run/cpu", 2.0), ("run/cpu", "run/cuda:0", 8.0), ("run/cpu", "run/cuda:1", 16.0)]
-    assert found(one, baseline="numpy") == numpys
+    assert sides_of(one, baseline="numpy") == numpys
 
 
 def test_several_machines():
     """The first machine is the reference: each device is compared with its device of the same kind, or its CPU."""
     one, two = run("one").bench("a.b", cpu=8.0, gpu=2.0), run("two").bench("a.b", cpu=4.0, gpu1=0.5)
     first = [("one/cpu", "one/cuda:0", 4.0), ("one/cpu", "two/cpu", 2.0), ("one/cuda:0", "two/cuda:1", 4.0)]
-    assert found(one, two) == found(one, two, baseline="one") == first
+    assert sides_of(one, two) == sides_of(one, two, baseline="one") == first
     turned = [("two/cpu", "one/cpu", 0.5), ("two/cuda:1", "one/cuda:0", 0.25), ("two/cpu", "two/cuda:1", 8.0)]
-    assert found(one, two, baseline="two") == found(two, one)[1:] + found(two, one)[:1] == turned
+    assert sides_of(one, two, baseline="two") == sides_of(two, one)[1:] + sides_of(two, one)[:1] == turned
     others = [run(name).bench("a.x", cpu=1.0) for name in ("three", "four")]
     assert not compared(run("one").bench("a.b", cpu=8.0), *others)  # what the first lacks has no other baseline
     runs = run("one").bench("a.b", cpu=8.0), run("two").bench("a.b", gpu=2.0)
-    assert found(*runs) == found(*runs, baseline="one") == [("one/cpu", "two/cuda:0", 4.0)]
+    assert sides_of(*runs) == sides_of(*runs, baseline="one") == [("one/cpu", "two/cuda:0", 4.0)]
     lacking = run("three").bench("a.x", cpu=4.0, gpu=1.0)  # what the first lacks is compared with its own CPU
-    assert found(one, lacking)[1:] == [("three/cpu", "three/cuda:0", 4.0)]
+    assert sides_of(one, lacking)[1:] == [("three/cpu", "three/cuda:0", 4.0)]
 
 
 def test_threads_of_two_machines_differ_and_are_named():
@@ -125,7 +125,7 @@ def test_a_case_met_twice_is_paired_in_order():
 
 def test_a_baseline_is_known_by_the_part_of_its_name_that_is_shown_and_an_unknown_one_names_what_exists():
     one = records.run(processes=1).bench("a.b", cpu=4.0, gpu=1.0)
-    assert found(one, baseline="h-gpu") == [("run/cuda:0", "run/cpu", 0.25)]
+    assert sides_of(one, baseline="h-gpu") == [("run/cuda:0", "run/cpu", 0.25)]
     for name in ("Synthetic", "", "gp", "cuda:7"):  # of both, of none, no whole word
         choices = "choose from cpu, cuda:0, torch, Synthetic .*Synthetic H-GPU"
         with pytest.raises(UsageError, match=f"^unknown baseline '{name}': {choices}"):
@@ -352,8 +352,8 @@ def test_a_cpu_on_fewer_threads_than_it_has_is_named_wherever_its_ratio_is(used,
     assert (pair.ratio.mark, pair.ratio.mark.endswith("*")) == ("8.0×" + "*" * bool(available), bool(available))
     (table,) = answer_tables(answer)
     (figure,) = headline_figures(study)
-    for told in (table.title, answer.sentence, figure.title, findings(study)[0]):
-        assert name in told
+    for text in (table.title, answer.sentence, figure.title, findings(study)[0]):
+        assert name in text
     assert answer.sentence.startswith("No fair CPU: it took ") == bool(available)
     assert ("no fair CPU" in answer_screen(study)[0]) == bool(available)
     assert any(name in head for head in table.columns) or not available
@@ -362,9 +362,9 @@ def test_a_cpu_on_fewer_threads_than_it_has_is_named_wherever_its_ratio_is(used,
 def test_a_limit_just_below_one_is_of_what_is_slower_and_none_that_rounds_to_one():
     (pair,) = study_of(run().bench("a.b", cpu=1.0, spread=1.4).bench("a.b", gpu=1.0, spread=0.0)).pairs
     assert replace(pair, batches=0.94 / pair.values.high).ratio.mark == "≥ 1.1× slower"
-    for nearly, told in ((0.97 / pair.values.high, "5.8× slower to 1.0×"), (1.04 / pair.values.low, "1.0× to 5.9×")):
+    for nearly, mark in ((0.97 / pair.values.high, "5.8× slower to 1.0×"), (1.04 / pair.values.low, "1.0× to 5.9×")):
         close = replace(pair, batches=nearly)
-        assert (close.ratio.mark, close.faster, close.drawn) == (told, False, None)
+        assert (close.ratio.mark, close.faster, close.drawn) == (mark, False, None)
 
 
 # -k is a view --------------------------------------------------------------------------------------------------------

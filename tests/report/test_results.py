@@ -53,8 +53,8 @@ def test_frames_hold_what_the_files_hold(compared):
     assert list(compared.df["device"]) == ["cpu"] * 3 + ["cuda:0"] * 3
     assert list(compared.speedups["speedup"]) == pytest.approx([n**3 / 1e9 / (1e-3 + n**3 / 1e12) for n in SIZES])
     last = compared.speedups.iloc[-1]
-    found = compared.speedup
-    assert (found, found.low, found.high) == (last["speedup"], last["low"], last["high"])
+    ratio = compared.speedup
+    assert (ratio, ratio.low, ratio.high) == (last["speedup"], last["low"], last["high"])
 
 
 def test_the_screen_has_a_row_for_each_size_and_says_from_where_the_gpu_is_faster(compared):
@@ -154,13 +154,13 @@ def test_charts_are_those_of_the_command(compared, tmp_path):
     assert (tmp_path / "time.svg").read_text().partition("<svg")[2] == time._repr_svg_()[4:]
     time.save(tmp_path / "dark.svg", theme="dark")
     assert "#0d1117" in (tmp_path / "dark.svg").read_text()
-    for refused, told in (
+    for refused, message in (
         (partial(picture.save, tmp_path / "night.svg", theme="night"), "unknown theme 'night': choose light or dark"),
         (partial(picture.save, tmp_path / "speedup.pdf"), r"ends in .svg or .png"),
         (made(run().skip("time.f()", "error", "NameError: f")).chart, "no picture: .* no benchmark has a time"),
         (partial(compared.chart, "estimate"), "gpubench chart RUN --kind estimate"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=message):
             refused()
 
 
@@ -172,8 +172,8 @@ def test_where_there_are_no_lines_to_draw_a_report_s_first_picture_is_drawn(comp
 
 def test_a_printed_speedup_is_what_a_table_shows():
     one = Timed(records.run(gpu={"simulated": True}, processes=1).data, "run", 1)
-    found = made(one.time(cpu="1 ms", gpu="0.1 ms", flags=("noisy",))).speedup
-    assert (f"{found}", str(found), f"{found:.1f}", found * 1) == ("10×* (simulated)",) * 2 + ("10.0", float(found))
+    ratio = made(one.time(cpu="1 ms", gpu="0.1 ms", flags=("noisy",))).speedup
+    assert (f"{ratio}", str(ratio), f"{ratio:.1f}", ratio * 1) == ("10×* (simulated)",) * 2 + ("10.0", float(ratio))
     assert str(made(run().time(cpu="1 ms").time("c", cpu="0.5 ms")).speedup) == "2.0×"
 
 
@@ -200,6 +200,6 @@ def test_a_parameter_called_dtype_tells_rows_apart():
     one = run()
     for name in ("int8", "int32"):
         one.bench("a.s", cpu=1.0, dtype="", params={"dtype": name, "n": 8}, size="n")
-    shown = str(made(one))
-    assert "int8" in shown
-    assert "int32" in shown
+    screen = str(made(one))
+    assert "int8" in screen
+    assert "int32" in screen

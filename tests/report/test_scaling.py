@@ -10,17 +10,17 @@ from gpubench.report import tables
 
 def mark(seconds, method, devices, mode="strong", workload="distributed.lenet", side="cpu", threads=1, **how):
     """The words of a benchmark of several devices."""
-    known = {"method": method, "devices": devices, "mode": mode}
-    parallel = known | {"threads": threads} | how.pop("parallel", {})
-    params = known | how.pop("params", {})
+    values = {"method": method, "devices": devices, "mode": mode}
+    parallel = values | {"threads": threads} | how.pop("parallel", {})
+    params = values | how.pop("params", {})
     usual = {"workload": workload, side: seconds, "items": 128, "unit": "sample", "size": None}
     return usual | {"params": params, "parallel": parallel} | how
 
 
 def study(*marks):
     one = records.run(processes=1, cuda=8)
-    for each in marks:
-        one.bench(**each)
+    for mark in marks:
+        one.bench(**mark)
     return reading.study_of(one)
 
 

@@ -70,24 +70,24 @@ def test_failed_and_skipped_ones_are_counted_by_their_reasons():
     reasons = ["needs a GPU; this run uses: cpu"] * 2 + [f"one call takes {i} s" for i in range(3)] + ["x" * 300]
     reasons += [f"too slow for quick: {work} in 3 s: smaller" for work in ("9.1 GFLOP", "9.2 TFLOP", "1 GB", "2 kB")]
 
-    def told(*reasons):
+    def ending(*reasons):
         one = run().bench("a.d", cpu=1.0).skip("a.c", "crashed", "killed by SIGSEGV")
         for reason in reasons:
             one.skip("a.b", reason=reason)
         return " ".join(answer_screen(study_of(one), files=FILES))
 
-    shown = "Skipped: 4 (too slow for quick: 9.1 GFLOP in 3 s: smaller), 3 (one call takes 0 s), 2 (needs a GPU; this"
-    assert shown in told(*reasons)
-    assert "Failed: 1 (a.c float32 on Synthetic)." in told()
-    assert 20 < told("x" * 300).count("x") < 70
+    skipped = "Skipped: 4 (too slow for quick: 9.1 GFLOP in 3 s: smaller), 3 (one call takes 0 s), 2 (needs a GPU; this"
+    assert skipped in ending(*reasons)
+    assert "Failed: 1 (a.c float32 on Synthetic)." in ending()
+    assert 20 < ending("x" * 300).count("x") < 70
 
 
 def test_what_failed_is_told_apart_by_size_dtype_and_device():
     one = run().bench("a.d", cpu=1.0, gpu=1.0)
     for n, device in ((8, "cpu"), (9, "cpu"), (8, "cuda:0"), (7, "cpu")):
         one.skip("a.c", "error", "wrong", device, n=n)
-    *_, shown, _, _ = answer_screen(study_of(one), width=200, files=FILES)
-    assert shown == "Skipped: 0. Failed: 4 (a.c float32, n=8 on Synthetic; a.c float32, n=9 on Synthetic and 2 more)."
+    *_, line, _, _ = answer_screen(study_of(one), width=200, files=FILES)
+    assert line == "Skipped: 0. Failed: 4 (a.c float32, n=8 on Synthetic; a.c float32, n=9 on Synthetic and 2 more)."
 
 
 def test_warnings_that_have_no_room_say_what_is_wrong():
@@ -113,8 +113,10 @@ def test_benchmarks_are_named_apart_wherever_their_long_names_differ():
     for name in long:
         one.bench(f"long.{name}", cpu=1.0, dtype="").bench("long.one", cpu=1.0, dtype="", path=name)
     study = study_of(one)
-    shown = [re.split("  +", line)[0] for line in everything(study, 200) if "64" in line or line.startswith("long.one")]
-    for names in ([words.benchmark(row.result) for row in study.rows], shown):
+    labels = [
+        re.split("  +", line)[0] for line in everything(study, 200) if "64" in line or line.startswith("long.one")
+    ]
+    for names in ([words.benchmark(row.result) for row in study.rows], labels):
         assert len(set(names)) == len(names) == 8
 
 
@@ -123,10 +125,10 @@ def test_parameters_that_are_equal_in_all_cases_of_a_test_are_left_out_of_names_
     one.bench("own.one", cpu=1.0, n=8, limit=100).bench("time.a @ b", cpu=1.0, n=8)
     one.bench("time.a @ b", cpu=1.0, n=8, dtype="float64").bench("matmul.square", cpu=1.0, n=8)
     names = ["own.sort float32, n=8", "own.sort float32, n=64", "own.one float32, n=8, limit=100", "a @ b float32, n=8"]
-    for expression, shown in (
+    for expression, labels in (
         (None, [*names, "a @ b float64, n=8", "matmul.square float32, n=8"]),
         ("n=64", names[1:2]),
     ):
         study = study_of(one, expression=expression)
-        assert [words.benchmark(row.result) for row in study.rows] == shown
+        assert [words.benchmark(row.result) for row in study.rows] == labels
         assert all("limit=100" in row.result.id for row in study.rows if "own." in row.result.id)

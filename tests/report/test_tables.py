@@ -58,20 +58,20 @@ def test_more_processes_are_advised_only_where_they_help(flags, advice):
 
 def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy():
     one = run(flags=("contended",)).bench("a.b", cpu=1.0, flags=("noisy", "altered"))
-    found = tables.flag_table(study_of(one)).rows
-    assert [cells[:2] for cells in found] == [
+    flagged = tables.flag_table(study_of(one)).rows
+    assert [cells[:2] for cells in flagged] == [
         ("noisy", "1 benchmark"), ("altered", "1 benchmark"), ("contended", "3 of 3 processes")
     ]  # fmt: skip
-    assert all(ADVICE[cells[0]].remedy in cells for cells in found)
-    assert "a.b float32" in found[0][2]
+    assert all(ADVICE[cells[0]].remedy in cells for cells in flagged)
+    assert "a.b float32" in flagged[0][2]
 
 
 def test_peaks_by_footprint_and_single_figures():
     one = run(ceilings={"cuda:0": records.ceilings("cuda:0")}).bench("a.b", gpu=1.0)
-    found = {what: peak for *_, what, peak in tables.peak_table(study_of(one)).rows}
-    assert found["bandwidth at 25.0 MB, l2"].startswith("read ")
-    assert found["matrix products"].startswith("float32 51.0 TFLOP/s")
-    assert {"launch overhead", "host to device", "device to host"} <= set(found)
+    peaks = {what: peak for *_, what, peak in tables.peak_table(study_of(one)).rows}
+    assert peaks["bandwidth at 25.0 MB, l2"].startswith("read ")
+    assert peaks["matrix products"].startswith("float32 51.0 TFLOP/s")
+    assert {"launch overhead", "host to device", "device to host"} <= set(peaks)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_unmeasured_benchmarks_are_grouped_by_reason():
     one = run()
     for reason in ("predicted 40 s", "predicted 1.5e3 s", "needs a GPU"):
         one.skip("a.b", reason=reason)
-    found = tables.unmeasured_table(study_of(one.skip("a.c", "oom", "needs 2 GB"))).rows
-    assert [cells[:2] for cells in found] == [("oom", "1"), ("skipped", "2"), ("skipped", "1")]
-    assert "e.g. predicted 40 s" in found[1]
+    unmeasured = tables.unmeasured_table(study_of(one.skip("a.c", "oom", "needs 2 GB"))).rows
+    assert [cells[:2] for cells in unmeasured] == [("oom", "1"), ("skipped", "2"), ("skipped", "1")]
+    assert "e.g. predicted 40 s" in unmeasured[1]
 
 
 def test_the_total_of_many_steps_is_derived_and_called_derived():

@@ -39,9 +39,9 @@ class Tags(HTMLParser):
 
 def page(*runs, charts=True):
     answer = answered(*runs)
-    shown, by_size, failed = pictures.of_report(answer, every=False) if charts else ([], [], [])
+    drawings, by_size, failed = pictures.of_report(answer, every=False) if charts else ([], [], [])
     assert failed == []
-    return webpage(answer, shown, by_size, "1.2.3")
+    return webpage(answer, drawings, by_size, "1.2.3")
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +116,10 @@ def test_titles_findings_legends_and_small_print_are_text_of_the_page():
     study = study_of(sweep(one=sweep("other.work")))
     (headline, *_), _ = pictures.drawn(pictures.plan(study)[0])
     text, figure = page(sweep(one=sweep("other.work"))), headline.figure
-    for told in (figure.title, "in 2 of 2 benchmarks", "Thick line: 95% interval, 3 processes"):
-        assert told in Tags(text).text.replace("\u00a0", " ")
-        assert told not in headline.panels.replace(f'aria-label="{figure.title}"', "")
-        assert told in " ".join(re.findall(r"<text[^>]*>(.*?)</text>", headline.svg.decode()))
+    for part in (figure.title, "in 2 of 2 benchmarks", "Thick line: 95% interval, 3 processes"):
+        assert part in Tags(text).text.replace("\u00a0", " ")
+        assert part not in headline.panels.replace(f'aria-label="{figure.title}"', "")
+        assert part in " ".join(re.findall(r"<text[^>]*>(.*?)</text>", headline.svg.decode()))
 
 
 def test_each_mark_has_its_value_and_its_device():
