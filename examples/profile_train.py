@@ -4,21 +4,21 @@ Profile it so:
 
     gpubench profile profile_train.py
 
-Two busy cores answer (small print follows; * as others used the cores):
+Two busy cores answer (causes and small print follow; * as others used the cores):
 
-    profile_train.py: no GPU makes it more than about 12×* faster on a host like
-    this one: 9% of a step waits for data
-    First: 9% of a step waits for data: num_workers=0 at profile_train.py:53.
+    profile_train.py: no GPU makes it more than about 18×* faster on a host like
+    this one (the GPUs below likely 12×*): 6% of a step waits for data:
+    num_workers=0 at profile_train.py:53
 
     a step, 32 rows        CPU 2 threads         L4   RTX 4090  A100 80GB       H100
-    waiting for data         49 ms   9 %      49 ms      49 ms      49 ms      49 ms
-    own Python               11 ms   2 %      11 ms      11 ms      11 ms      11 ms
-    Python, launches        2.2 ms   0 % 1.5–3.9 ms 1.5–3.9 ms 1.5–3.9 ms 1.5–3.9 ms
-    forward, backward       410 ms  71 % 0.1–0.8 ms   ≤ 0.3 ms 0.1–0.3 ms   ≤ 0.2 ms
-    optimizer               101 ms  18 %   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms
+    waiting for data         65 ms   6 %      65 ms      65 ms      65 ms      65 ms
+    own Python               19 ms   2 %      19 ms      19 ms      19 ms      19 ms
+    Python, launches        2.4 ms   0 % 1.6–4.2 ms 1.6–4.2 ms 1.6–4.2 ms 1.6–4.2 ms
+    forward, backward       775 ms  75 % 0.1–0.8 ms   ≤ 0.3 ms 0.1–0.3 ms   ≤ 0.2 ms
+    optimizer               178 ms  17 %   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms
     copies in                          –   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms
-    a step                  574 ms ±51%*   62–64 ms   62–64 ms   62–64 ms   62–64 ms
-    faster                                9.0–9.3×*  9.0–9.3×*  9.0–9.3×*  9.0–9.3×*
+    a step                  1.04 s ±17%*   86–88 ms   86–88 ms   86–88 ms   86–88 ms
+    faster                                     12×*       12×*       12×*       12×*
 """
 
 import time

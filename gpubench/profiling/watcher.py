@@ -231,14 +231,15 @@ class Watcher:
         from torch.optim import optimizer
 
         iterators, hook = loading._BaseDataLoaderIter, self._hook
-        hook(torch.nn.Module, "__call__", FORWARD, self._enter_module, self._leave_module, self._module_hooks)
+        enter = lambda *_: self.enter(FORWARD)  # noqa: E731
+        hook(torch.nn.Module, "__call__", FORWARD, enter, self._leave_module, self._module_hooks)
         backward = lambda *_: self.enter(BACKWARD), lambda *_: self.leave(BACKWARD, WENT_BACK)
         hook(torch.autograd, "grad", BACKWARD, *backward, self._module_hooks)
         hook(torch.autograd, "backward", BACKWARD, *backward)
         with self.losing(DATA):
             self._hooks.enter_context(replacing(iterators, "__next__", self._load))
-        enter = lambda each: self.enter(DATA, self._keys.get(id(each)))  # noqa: E731
-        hook(iterators, "__next__", DATA, enter, self._leave_batch)
+        load = lambda each: self.enter(DATA, self._keys.get(id(each)))  # noqa: E731
+        hook(iterators, "__next__", DATA, load, self._leave_batch)
         hook(iterators, "__init__", DATA, lambda *_: True, self._note_iterator)
         hook(loading.DataLoader, "__init__", DATA, self._note_loader)
         hook(optimizer.Optimizer, "__init__", OPTIMIZER, self._note_optimizer)
@@ -250,14 +251,16 @@ class Watcher:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: setattr(self, "phase", "over"))
 
-    def _hook(self, owner: Any, name: str, part: str, before: Any, after: Any = None, stack: Any = None) -> None:
+    def _hook(self, owner: Any, name: str, part: str, before: Any, after: Any = None, hooks: Any = None) -> None:
         """Call ``before(*args)`` before a function, and if that was true ``after(returned, *args)`` after it. A missing
         function, and an exception of ``before`` or ``after``, cost their part of the answer."""
+        inner = (FORWARD, DATA) if name == "__call__" else ()  # nearly all calls of modules are within another one's
 
         def make(original: Any) -> Any:
             def hooked(*args: Any, **kwargs: Any) -> Any:
                 try:
-                    noted = before(*args)
+                    stack = self.stacks[get_ident()]
+                    noted = not (stack and stack[-1] in inner) and before(*args)
                 except Exception as error:
                     noted = self.lose(part, error)
                 if not noted:
@@ -276,7 +279,7 @@ class Watcher:
             return hooked
 
         with self.losing(part):
-            (stack or self._hooks).enter_context(replacing(owner, name, make))
+            (hooks or self._hooks).enter_context(replacing(owner, name, make))
 
     def restore(self) -> None:
         """Put all attributes back, and end the watching."""
@@ -318,10 +321,6 @@ class Watcher:
 
     def _leave_batch(self, returned: bool, iterator: Any) -> None:
         self.leave(DATA, BATCH if returned else None, self._keys.get(id(iterator)))
-
-    def _enter_module(self, *_: Any) -> bool:
-        stack = self.stacks[get_ident()]
-        return not (stack and stack[-1] in (FORWARD, DATA)) and self.enter(FORWARD)
 
     def _leave_module(self, _: bool, module: Any, *__: Any) -> None:
         rank = None
