@@ -89,15 +89,19 @@ def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bo
     ``source`` of the expression. Python reads it, with a name in the place of each word and ``and`` between words side
     by side."""
     typed = re.sub(r"(?<=\w)\s+=\s+(?=\w)", "=", " ".join(expression.split()))
-    tests: dict[str, Callable[[str], bool]] = {}
+    patterns: dict[str, str] = {}
     terms = [""]
     for token in _tokens(_POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), typed)):
         token = token.rstrip(",") or token
         if token not in ("and", "or", ")") and terms[-1] not in ("", *_OPERATORS[:4]):
             terms.append("and")
-        terms.append(token if token in _OPERATORS else f"word_{len(tests)}")
+        terms.append(token if token in _OPERATORS else f"word_{len(patterns)}")
         if token not in _OPERATORS:
-            tests[terms[-1]] = _test_of(token.lower())
+            word = re.escape(token.lower())
+            if "=" in token:  # a parameter and its whole value: n=64 isn't n=640
+                patterns[terms[-1]] = rf"(?<!\w){word}(?![\w.])"
+            else:  # of the names, one a line, kinds of work stand in angle brackets
+                patterns[terms[-1]] = rf"^<(?:.*\W)?{word}(?:\W.*)?>$|^(?!<.*>$).*{word}"
     try:
         code = compile(" ".join(terms).replace("( )", "(and)").strip(), "-k", "eval")  # else an empty tuple
     except (SyntaxError, RecursionError, MemoryError):
@@ -105,18 +109,10 @@ def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bo
 
     def matches(names: Iterable[str]) -> bool:
         shown = "\n".join(f"<{name}>" if name in _HEADINGS else name for name in names).lower()
-        return bool(eval(code, {"__builtins__": {}}, {name: test(shown) for name, test in tests.items()}))
+        chosen = {name: re.search(pattern, shown, re.MULTILINE) is not None for name, pattern in patterns.items()}
+        return bool(eval(code, {"__builtins__": {}}, chosen))
 
     return matches
-
-
-def _test_of(word: str) -> Callable[[str], bool]:
-    """A function that returns whether the names, one a line, match the word; kinds of work stand in angle brackets."""
-    if "=" in word:  # a parameter and its whole value: n=64 isn't n=640
-        pattern = rf"(?<!\w){re.escape(word)}(?![\w.])"
-    else:
-        pattern = rf"^<(?:.*\W)?{re.escape(word)}(?:\W.*)?>$|^(?!<.*>$).*{re.escape(word)}"
-    return lambda names: re.search(pattern, names, re.MULTILINE) is not None
 
 
 def unmatched_words(expression: str, benchmarks: Iterable[Iterable[str]]) -> list[str]:

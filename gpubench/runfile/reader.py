@@ -52,10 +52,20 @@ class Unrelated(Foreign):
 
 
 def read_file(path: Path, samples: bool = True) -> Run:
-    """Decode a results file, without ``samples`` if so. Raises RunFileError for a file that is missing, truncated,
-    foreign or inconsistent."""
+    """Decode a results file, without ``samples`` if so. Raises RunFileError for a file that is missing, truncated, too
+    large, foreign or inconsistent."""
     with beginning(path):
-        content = _content_of(path)
+        try:
+            with path.open("rb") as file:
+                content = file.read(LARGEST + 1)  # a device or a pipe has no known size
+        except (OSError, ValueError) as error:
+            _refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
+        if not content or content.isspace():
+            raise Foreign("file: expected a run file, found an empty file")  # pytest leaves one if it is interrupted
+        if content.startswith(_COMPRESSED):
+            _refuse("file", "JSON (it is compressed: unpack it first)")
+        if too_large := excess(len(content), content.count(b",")):
+            _refuse("file", too_large)
         try:
             root = cleaned(decoded(content))
         except (ValueError, MemoryError) as error:
@@ -242,22 +252,6 @@ def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, 
 
 
 # Parsing --------------------------------------------------------------------------------------------------------------
-
-
-def _content_of(path: Path) -> bytes:
-    """The content of a file. Raises RunFileError if it can't be read, or would take too much memory."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)  # a device or a pipe has no known size
-    except (OSError, ValueError) as error:
-        _refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
-    if not content or content.isspace():
-        raise Foreign("file: expected a run file, found an empty file")  # pytest leaves one where it was interrupted
-    if content.startswith(_COMPRESSED):
-        _refuse("file", "JSON (it is compressed: unpack it first)")
-    if too_large := excess(len(content), content.count(b",")):
-        _refuse("file", too_large)
-    return content
 
 
 def decoded(content: bytes) -> Any:
