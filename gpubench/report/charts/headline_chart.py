@@ -37,21 +37,21 @@ def named_rows(
 ) -> tuple[list[AnswerRow[Item]], tuple[NamedRow, ...], str]:
     """The rows that a picture has room for, as they are drawn, and a sentence on which they are. Headings are left out
     of one's own benchmarks alone, and if most would stand above a single row."""
+
+    def name(row: AnswerRow[Item]) -> str:
+        """Without the words of the heading above it."""
+        short = row.indented.removeprefix(f"{row.heading} ") if headings else row.indented
+        return row.indented if short == row.indented else short[:1].upper() + short[1:]
+
     headings = headings and any(row.heading != words.OWN for row in rows)
     for most in range(MOST_ROWS, 0, -1):
         shown = choose_rows(rows, most)
         headings = headings and 2 * len({row.heading for row in shown}) <= len(shown)
-        drawn = tuple(NamedRow(row.heading * headings, _name(row, headings), tuple(marks(row))) for row in shown)
+        drawn = tuple(NamedRow(row.heading * headings, name(row), tuple(marks(row))) for row in shown)
         if NamedRows(drawn).height <= _ROOM:
             break
     which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows))
     return shown, drawn, f"{which}{at_largest(rows)}"
-
-
-def _name(row: AnswerRow[Item], headings: bool) -> str:
-    """The name of a row, without the words of the heading above it."""
-    short = row.indented.removeprefix(f"{row.heading} ") if headings else row.indented
-    return row.indented if short == row.indented else short[:1].upper() + short[1:]
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:

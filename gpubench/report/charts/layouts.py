@@ -163,8 +163,8 @@ class LinePanels:
             words = f"{self.slower} faster"
             words = words if text_width(words, TINY) < width / 2 else "slower"  # a curve would cross long ones
             first, last = (min(curve.points[end].y for curve in panel.curves) for end in (0, -1))
-            at, side = (0.98, "right") if last >= first else (0.02, "left")  # where there is room below the lines
-            page.note(axes, words, (at, 0), (0, 2), xycoords="axes fraction", ha=side, zorder=1.5, style="italic")
+            beside, side = (0.98, "right") if last >= first else (0.02, "left")  # where there is room below the lines
+            page.note(axes, words, (beside, 0), (0, 2), xycoords="axes fraction", ha=side, zorder=1.5, style="italic")
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, panel.size)
         low, span = limits[0], math.log(limits[1] / limits[0])

@@ -49,12 +49,8 @@ def _job(study: Study, each: Scaled) -> str:
 
 
 def _bar(job: str, each: Scaled) -> NamedRow:
-    how, efficiency = each.parallel, each.efficiency
-    assert efficiency is not None
+    how, (value, low, high) = each.parallel, each.efficiency or (0.0, 0.0, 0.0)
     name = f"{how.method} on {counted(how.devices, 'device')}"
-    value, low, high = (100 * end for end in efficiency)
-    told = share(efficiency.value).signed(Sign.NOISY, each.row.quality.noisy).mark
-    ideal = 100 * (how.ideal_speedup or how.devices) / how.devices
-    return NamedRow(
-        job, name, (RowMark(value, "accelerator0", told, low, high, ideal, title=f"{job}, {name}: {told}"),)
-    )
+    told, ideal = share(value).signed(Sign.NOISY, each.row.quality.noisy).mark, how.ideal_speedup or how.devices
+    ends, title = (100 * low, 100 * high, 100 * ideal / how.devices), f"{job}, {name}: {told}"
+    return NamedRow(job, name, (RowMark(100 * value, "accelerator0", told, *ends, title=title),))
