@@ -395,7 +395,8 @@ def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any
     definition.body += body
     made: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec"), namespace, made)
-    function, loop = made["expression"], _loop() if awaits else None
+    function: Any = made["expression"]
+    loop: Any = _loop() if awaits else None
 
     def run_to_its_end(*args: Any, **kwargs: Any) -> Any:
         return loop.run_until_complete(function(*args, **kwargs))
