@@ -6,7 +6,6 @@ import math
 import socket
 import tempfile
 
-import msgspec
 import pytest
 import records
 
@@ -106,19 +105,13 @@ def test_a_run_file_does_not_say_where_it_was_made(pytester, monkeypatch):
         {},
         {"a": [], "b": {}, "c": None},
         {"a": [[]], "b": [{}, [1, [2]], "a\nb\\"], "c": {"d": [{"e": []}, 1.5]}, "é": "é"},
+        {"a": [{"name": "\ud800"}, {"name": "b\nc"}], "b": ["\udfff"]},  # half a character is written as its escape
         pytest.param(records.gpu_run(processes=2), id="run"),
     ],
 )
 def test_a_file_written_in_parts_is_the_whole_one_indented(tmp_path, data):
     write(tmp_path / "run.json", data)
-    content = (tmp_path / "run.json").read_bytes()
-    assert content == msgspec.json.format(json.dumps(data).encode(), indent=1) + b"\n"
-
-
-def test_half_a_character_is_written_as_its_escape(tmp_path):
-    data = {"a": [{"name": "\ud800"}, {"name": "b\nc"}], "b": ["\udfff"]}
-    write(tmp_path / "run.json", data)
-    assert json.loads((tmp_path / "run.json").read_bytes()) == data
+    assert (tmp_path / "run.json").read_text("utf-8") == json.dumps(data, indent=1) + "\n"
 
 
 def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
