@@ -79,8 +79,8 @@ class Cause(Enum):
     def remedy(self, in_turn: bool, has_threads: bool) -> str:
         """The advice to a benchmark that was measured in turn already, or not, and whose work may have threads."""
         eased = has_threads and self in (Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN)
-        advice = self.advice.replace(_BUSY, _USE_QUIETER) if in_turn else self.advice
-        return advice + ", or fewer --threads" * eased
+        words = self.advice.replace(_BUSY, _USE_QUIETER) if in_turn else self.advice
+        return words + ", or fewer --threads" * eased
 
 
 HELD_UP = frozenset({Cause.HELD_UP, Cause.SLOW_THREADS, Cause.BESIDE, Cause.WAITED})
