@@ -94,26 +94,22 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
         both = f"{args.base} and {args.new} are the same folder"
         raise SameCode(f"{both}: give one of them twice to see what this machine can detect in unchanged code")
     turns = Interleave(_empty_folder(args.output), before, after, pytest_options, TURN_DEADLINE_S, _say)
-    with on_signals(turns.interrupt):
-        return _measured(args, terms, turns)
-
-
-def _measured(args: argparse.Namespace, terms: Terms, turns: Interleave) -> Comparison:
-    base, new = (described(side.paths, side.source) for side in (turns.base, turns.new))
+    base, new = (described(side.paths, side.source) for side in (before, after))
     measuring = "" if args.paths else f"base measures {base}, new {new}; "
     _say(f"{measuring}starting: each side imports and collects its benchmarks first")
-    turns.collect()
-    parts = {side: [name.partition("::")[::2] for name in names] for side, names in turns.collected.items()}
-    workloads = {
-        side: [workload_of(file, test.partition("[")[0].split("::"), {}, shipped=True) for file, test in names]
-        for side, names in parts.items()
-    }
-    if turns.interrupted:
-        raise KeyboardInterrupt
-    if not set.intersection(*map(set, workloads.values())):
-        contents = tuple(content_text(*entry) for entry in workloads.items())
-        return Comparison((), (), (), terms.threshold, 0, contents=contents)
-    return _Session(args.budget or BUDGET_S, args.pairs, terms, turns).compare()
+    with on_signals(turns.interrupt):
+        turns.collect()
+        parts = {side: [name.partition("::")[::2] for name in names] for side, names in turns.collected.items()}
+        workloads = {
+            side: [workload_of(file, test.partition("[")[0].split("::"), {}, shipped=True) for file, test in names]
+            for side, names in parts.items()
+        }
+        if turns.interrupted:
+            raise KeyboardInterrupt
+        if not set.intersection(*map(set, workloads.values())):
+            contents = tuple(content_text(*entry) for entry in workloads.items())
+            return Comparison((), (), (), terms.threshold, 0, contents=contents)
+        return _Session(args.budget or BUDGET_S, args.pairs, terms, turns).compare()
 
 
 class _Session:

@@ -78,14 +78,6 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     return [*arguments, *options, *paths]
 
 
-def by_torchrun(command: Sequence[str], ranks: int) -> list[str]:
-    """Return the command that starts so many processes with the arguments of a measuring process, as ranks of one
-    group."""
-    launcher = [command[0], "-P", "-m", "gpubench.plugin.launcher"]
-    how = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "--no-python"]
-    return [*launcher, *how, *launcher, *command[4:]]
-
-
 def bound(arguments: Sequence[str]) -> Sequence[str]:
     """Return a command that ends with this process, on Linux, whichever program it is."""
     if sys.platform != "linux":

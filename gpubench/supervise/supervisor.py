@@ -135,7 +135,9 @@ class Supervisor:
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
         command = self.command(self.paths, options, self.interpreter.python)
         if ranks:
-            command = process.by_torchrun(command, self._ranks["count"])
+            launcher = [command[0], "-P", "-m", "gpubench.plugin.launcher"]
+            how = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={self._ranks['count']}", "--no-python"]
+            command = [*launcher, *how, *launcher, *command[4:]]
         ended = process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
         if self.lock and self.events and not self.has_journal():  # turns of a comparison have no folder of theirs
             self._write_again()

@@ -204,9 +204,10 @@ def test_a_conftest_that_empties_the_machines_facts_costs_those_alone(tmp_path):
     measure(tmp_path, LEN)
 
 
-def test_a_log_that_a_test_removes_costs_the_log(tmp_path):
+@pytest.mark.parametrize("pipe", ["", "    os.mkfifo('out/run.log')\n"])
+def test_a_log_that_a_test_removes_or_replaces_by_a_pipe_costs_the_log(tmp_path, pipe):
     removes = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    os.unlink('out/run.log')\n"
-    ran = measure(tmp_path, removes + "def test_dies(benchmark): os._exit(3)\n", code=1)
+    ran = measure(tmp_path, f"{removes}{pipe}def test_dies(benchmark): os._exit(3)\n", code=1)
     assert "No such file" not in ran.err
     assert ran.statuses == {"it": "ok", "dies": "crashed"}
 
@@ -244,12 +245,6 @@ def test_a_results_folder_that_a_test_replaces_by_a_file_leaves_the_results_else
     path = Path(last.partition("what was measured is in ")[2])
     assert {each.status for each in runs.read(path).results} == {"ok"}
     assert len(runs.read(path).results) == 2
-
-
-def test_a_log_that_a_test_replaces_by_a_pipe_isn_t_waited_for(tmp_path):
-    source = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    os.unlink('out/run.log')\n"
-    ran = measure(tmp_path, source + "    os.mkfifo('out/run.log')\n", "--processes=2")
-    assert [len(each.times.processes) for each in ran.run.results] == [2]
 
 
 def test_a_log_without_end_keeps_its_head_and_its_end(tmp_path, monkeypatch):
