@@ -17,7 +17,6 @@ from .. import devices
 from ..devices import cpu
 from ..devices.implementations import library_versions
 from ..devices.lazy import threadpoolctl
-from ..errors import UsageError
 from ..runfile.writer import without_paths
 
 T = TypeVar("T")
@@ -175,10 +174,11 @@ def switches() -> dict[str, Any]:
         "attention_kernels": lambda: _attention_kernels(torch),
         "flash_attention": lambda: torch.nn.attention.current_flash_attention_impl() or "default",
         "deterministic": lambda: torch.are_deterministic_algorithms_enabled(),
-        "variables": accelerator_variables,
     }
     tf32 = {"tf32": bool(tf32_matmul or tf32_cudnn), "tf32_matmul": tf32_matmul, "tf32_cudnn": tf32_cudnn}
-    return tf32 | {name: _known(ask) for name, ask in asked.items()}
+    found = (f"{name}={shown(value)}" for name, value in sorted(os.environ.items()) if _OF_ACCELERATORS.fullmatch(name))
+    variables = " ".join(each for each in found if not _USUAL.fullmatch(each))
+    return tf32 | {name: _known(ask) for name, ask in asked.items()} | {"variables": variables}
 
 
 def _attention_kernels(torch: Any) -> str:
@@ -188,26 +188,12 @@ def _attention_kernels(torch: Any) -> str:
     return " ".join(name for name in order if getattr(torch.backends.cuda, f"{name}_sdp_enabled")())
 
 
-def accelerator_variables() -> str:
-    """Return the environment variables that change an accelerator's work, as ``NAME=value``; empty where none is."""
-    found = (f"{name}={shown(value)}" for name, value in sorted(os.environ.items()) if _OF_ACCELERATORS.fullmatch(name))
-    return " ".join(each for each in found if not _USUAL.fullmatch(each))
-
-
 def unusual() -> list[str]:
     """Describe the settings of this process that change an accelerator's times; empty by default."""
     names = {"cudnn_benchmark": "cudnn.benchmark is on", "cudnn_deterministic": "cudnn.deterministic is on"}
     names["deterministic"] = "deterministic algorithms are on"
     known = switches()
-    return [*filter(None, [accelerator_variables()]), *(text for name, text in names.items() if known.get(name))]
-
-
-def require_free_launches() -> None:
-    """Raise :class:`UsageError` where an environment variable makes each launch wait for its work: such times occur
-    only in a debugger."""
-    for name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"):
-        if (value := os.environ.get(name, "0")) not in ("", "0"):
-            raise UsageError(f"{name}={value} makes each launch wait for its work, which no program does: unset it")
+    return [*filter(None, [known.get("variables")]), *(text for name, text in names.items() if known.get(name))]
 
 
 def moment() -> dict[str, Any]:

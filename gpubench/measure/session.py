@@ -217,8 +217,10 @@ class Session:
             for device in accelerators:
                 if reason := device.lacks("float32"):
                     raise UsageError(f"{device}: {reason}; --device cpu measures without it")
-            if accelerators:
-                environment.require_free_launches()
+            for name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"):
+                if accelerators and (value := os.environ.get(name, "0")) not in ("", "0"):
+                    why = "makes each launch wait for its work, which no program does"
+                    raise UsageError(f"{name}={value} {why}: unset it")
             self.choices = chosen
         return self.choices
 
