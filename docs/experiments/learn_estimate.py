@@ -124,10 +124,14 @@ Calls = Mapping[str, Sequence[tuple[float, float, float]]]
 """For each card the seconds of arithmetic and of memory, and the time, of each call."""
 
 
+def lacking(card: Gpu, figure: str) -> Gpu:
+    figures = {name: each for name, each in card.figures.items() if name != figure}
+    return msgspec.structs.replace(card, figures=figures)
+
+
 def kept_apart(card: Gpu, cards: Iterable[Gpu]) -> tuple[Gpu, Shares]:
     """Return the card without the published rate of its products, and the shares without the card."""
-    bare = msgspec.structs.replace(card.figures, float32_reached=None)
-    return msgspec.structs.replace(card, figures=bare), shares_of(each for each in cards if each.name != card.name)
+    return lacking(card, "float32_reached"), shares_of(each for each in cards if each.name != card.name)
 
 
 def times_of(calls: Calls, small_s: float, cards: Collection[str]) -> float:
@@ -200,7 +204,7 @@ def left_out(timings: Sequence[Timing], cards: Collection[Gpu]) -> dict[str, lis
     for name, own in grouped(each for each in timings if not each.teaches).items():
         card, shares = kept_apart(own[0].card, cards)
         factors, cells = without(name, teaching, cards), [name]
-        unknown = msgspec.structs.replace(card, figures=msgspec.structs.replace(card.figures, memory_reached=None))
+        unknown = lacking(card, "memory_reached")
         for kind, told in (*((kind, card) for kind in KINDS), ("elementwise", unknown)):
             chosen = [each for each in own if each.operator.kind == kind]
             guesses = [(each, likely(each.work, "float32", told, factors, shares)) for each in chosen]

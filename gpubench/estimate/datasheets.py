@@ -16,6 +16,13 @@ from msgspec import Meta, Struct
 from ..errors import UsageError
 
 _TABLE = Path(__file__).with_name("cards.json")
+UNITS = {
+    **dict.fromkeys(("float32", "tf32", "half", "float64"), "FLOP/s"), "memory": "B/s", "cache": "B", "watt": "W",
+    "link": "B/s", "capacity": "B", **dict.fromkeys(("float32_reached", "tf32_reached", "half_reached"), "FLOP/s"),
+    "memory_reached": "B/s",
+}  # fmt: skip
+"""The figures of a GPU: arithmetic by dtype, without sparsity; ``link`` to the host, one direction; ``cache``, the last
+level; ``watt``, the power limit; what somebody's largest products, and somebody's streaming kernels, reached."""
 PEAKS = {"float32": "float32", "tf32": "tf32", "float16": "half", "bfloat16": "half", "float64": "float64"}
 """The figure that holds the FLOP/s of each dtype."""
 
@@ -28,31 +35,11 @@ class Sourced(Struct, frozen=True):
     note: str = ""
 
 
-class Figures(Struct, frozen=True, forbid_unknown_fields=True):
-    """The figures of a GPU: FLOP/s by dtype without sparsity; ``memory`` and ``link`` (to the host, one direction) in
-    bytes per second; ``cache``, the last level, and ``capacity`` of the memory in bytes; ``watt``, the power limit, in
-    watts; FLOP/s that somebody's largest products reached, and bytes per second of somebody's streaming kernels."""
-
-    float32: Sourced | None = None
-    tf32: Sourced | None = None
-    half: Sourced | None = None
-    float64: Sourced | None = None
-    memory: Sourced | None = None
-    cache: Sourced | None = None
-    watt: Sourced | None = None
-    link: Sourced | None = None
-    capacity: Sourced | None = None
-    float32_reached: Sourced | None = None
-    tf32_reached: Sourced | None = None
-    half_reached: Sourced | None = None
-    memory_reached: Sourced | None = None
-
-
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
     """A GPU. ``beats_datasheet``: its clock exceeds the boost that its datasheet assumes, as with GeForce.
     ``emulates``: dtypes for which it has no units."""
 
-    figures: Figures
+    figures: dict[str, Sourced]
     aliases: tuple[str, ...] = ()
     beats_datasheet: bool = False
     emulates: tuple[str, ...] = ()
@@ -60,8 +47,7 @@ class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
 
     def value(self, figure: str) -> float | None:
         """Return a figure's number; ``None`` where no source has it."""
-        found: Sourced | None = getattr(self.figures, figure)
-        return found.value if found else None
+        return self.figures[figure].value if figure in self.figures else None
 
     def flop_per_s(self, dtype: str) -> float | None:
         """Return the peak FLOP/s in this dtype; ``None`` if unknown."""

@@ -15,7 +15,7 @@ from ..report.render import Column, Table, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
 from ..runfile.quantities import counted, listed, text
-from .datasheets import Figures, Gpu
+from .datasheets import UNITS, Gpu
 from .model import learned_values
 from .outlook import MODELLED, Job, Outlook, key_of
 
@@ -241,10 +241,6 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     return [*terminal(grid, width, footnote=False), "", *small]
 
 
-_UNITS = {"memory": "B/s", "memory_reached": "B/s", "link": "B/s", "cache": "B", "capacity": "B", "watt": "W"}
-"""The units of a card's figures; of all others FLOP/s."""
-
-
 def list_text(cards: Mapping[str, Gpu], sources: Mapping[str, str]) -> str:
     """Return all cards as text: each figure with its source."""
     lines, used = [], set()
@@ -252,9 +248,9 @@ def list_text(cards: Mapping[str, Gpu], sources: Mapping[str, str]) -> str:
         more = [f"also: {', '.join(card.aliases)}"] * bool(card.aliases)
         more += [f"emulates {', '.join(card.emulates)}"] * bool(card.emulates)
         lines.append(card.name + (f" ({'; '.join(more)})" if more else ""))
-        for name in Figures.__struct_fields__:
-            figure, label = getattr(card.figures, name), name.replace("_", " ")
-            value = text(figure.value, _UNITS.get(name, "FLOP/s")) if figure else "—"
+        for name, unit in UNITS.items():
+            figure, label = card.figures.get(name), name.replace("_", " ")
+            value = text(figure.value, unit) if figure else "—"
             source = f"  {figure.source}" + f" ({figure.note})" * bool(figure.note) if figure else ""
             lines.append(f"  {label:15} {value:>14}{source}")
             used |= {figure.source} if figure else set()
