@@ -1,8 +1,6 @@
-"""The networks that are timed, written with torch's layers or built by ``transformers`` from a configuration.
-
-All have random parameters; nothing is downloaded. Shapes: ``batch`` images are (batch, channels, height, width), token
-ids are (batch, length).
-"""
+"""The networks that are timed, written with torch's layers or built by ``transformers`` from a configuration, with
+random parameters: nothing is downloaded. Shapes: images are (batch, channels, height, width), token ids (batch,
+length)."""
 
 from __future__ import annotations
 

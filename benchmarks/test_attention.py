@@ -1,8 +1,7 @@
 """Attention alone, by the kernel that computes it: scaled_dot_product_attention with 16 heads of size 64.
 
 FLOPs are those of the two products (4 x heads x queries x keys x size). A causal attention has half of them plus the
-diagonal, which is all that the fused kernels compute; ``math`` computes the whole square and masks it. torch's counter
-has the whole square for all kernels. Bytes are those of queries, keys, values and results.
+diagonal; ``math`` computes the whole square and masks it. Bytes are those of queries, keys, values and results.
 """
 
 import pytest
@@ -14,7 +13,6 @@ from gpubench.errors import Unmeasurable
 from gpubench.measure.data import dispatch_mode
 
 pytestmark = pytest.mark.gpubench(kind="operators", size="length", dtypes=["float32", "bfloat16"])
-
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH,

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 SHAPES = {"3x3": (64, 64, 3, 56, 1), "1x1": (256, 64, 1, 56, 1), "depthwise": (128, 128, 3, 56, 128)}
 """Input and output channels, kernel width, image width, and groups."""
-
 pytestmark = [
     pytest.mark.gpubench(kind="operators", dtypes=["float32", "tf32"], size="batch"),
     pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128]),
@@ -27,7 +26,6 @@ def convolve(gpubench, kind, batch, layout=torch.contiguous_format):
 
 @pytest.mark.gpubench(title="Convolution")
 def test_conv2d(gpubench, kind, batch):
-    """3x3: much arithmetic per byte. 1x1: a matrix product. depthwise: nine multiply-adds per element."""
     convolve(gpubench, kind, batch)
 
 

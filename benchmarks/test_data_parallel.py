@@ -1,7 +1,5 @@
-"""``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split: one process with a thread per device.
-
-People try it first, since it is one line. It copies the network to every device in each step.
-"""
+"""``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split: one process with a thread per device, which copies the
+network to every device in each step."""
 
 import pytest
 import torch
@@ -13,7 +11,6 @@ from gpubench.measure.ranks import circle, device_counts, require_devices
 from . import training
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed", devices="accelerator")]
-
 COUNTS = [1, *device_counts()]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
 

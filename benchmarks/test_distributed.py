@@ -1,7 +1,5 @@
-"""One process per device: training steps under DDP compared with the plain step, and all_reduce alone.
-
-A CPU's device is a core, with one thread. The baseline is one process with all threads.
-"""
+"""One process per device: training steps under DDP compared with the plain step, and all_reduce alone. A CPU's device
+is a core, with one thread; the baseline is one process with all threads."""
 
 import pytest
 
@@ -12,7 +10,6 @@ from . import training
 from .distributed import AllReduce, StagedTraining, Training
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
-
 COUNTS = device_counts()
 ALONE = [("single", 1), ("one thread", 1)]
 STEPS = [*ALONE, *((method, count) for method in ("ddp", "unsynchronised") for count in COUNTS)]

@@ -1,8 +1,5 @@
-"""Elementwise work: one pass over memory, in several forms that differ in who allocates the result.
-
-Bytes are the minimum memory traffic: inputs read once, output written once. A form that allocates also pays for new
-memory, on a CPU mostly page faults, so it is a separate case.
-"""
+"""Elementwise work: one pass over memory, in several forms: one that allocates also pays for new memory, on a CPU
+mostly page faults. Bytes are the minimum memory traffic: inputs read once, output written once."""
 
 import pytest
 import torch
@@ -12,11 +9,9 @@ from .libraries import numpy_threads
 pytestmark = pytest.mark.gpubench(
     kind="elementwise", implementations=["torch", "numpy"], size="n", writing={"form": ["out", "inplace"]}
 )
-
 FULL = [10**n for n in range(3, 9)]
 COUNTS = {"smoke": FULL[:2], "quick": [10**3, 10**5, 10**6, 10**7], "full": FULL}
 SIZES_AT_A_GLANCE = pytest.mark.gpubench_sweep("n", glance=[10**5, 10**7], **COUNTS)
-
 FORMS = ["allocating", "out", "inplace"]
 THREE_FORMS = pytest.mark.gpubench_sweep("form", smoke=FORMS, quick=FORMS[:2], full=FORMS)
 TWO_FORMS = pytest.mark.parametrize("form", FORMS[:2])

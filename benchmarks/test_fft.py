@@ -1,5 +1,4 @@
-"""Fourier transforms. FLOPs follow the convention of FFT benchmarks (benchFFT of the FFTW project): 5 N log2 N, half of
-that for real input, whatever the algorithm does."""
+"""Fourier transforms. FLOPs follow the convention of benchFFT of the FFTW project: 5 N log2 N, half for real input."""
 
 import math
 from functools import partial

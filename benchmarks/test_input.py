@@ -1,7 +1,7 @@
 """A network that is fed by a DataLoader: the loader alone, with the copies to the device, and with the training step.
 
-Images are bytes; the loader converts, flips and normalises each, in this process. While a GPU computes, the loader can
-prepare the next batch, unless the loop waits for each loss: ``overlapped`` or ``in turn``, the same on a CPU.
+The loader converts, flips and normalises each image in this process. While a GPU computes, it can prepare the next
+batch, unless the loop waits for each loss: ``overlapped`` or ``in turn``, the same on a CPU.
 """
 
 import contextlib
@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.gpubench(size="images"),
     pytest.mark.gpubench_sweep("images", smoke=[16], quick=[1024], full=[1024, 8192]),
 ]
-
 BATCH = 128  # images of a batch; half of all where these are fewer
 MEAN, STD = 0.47, 0.25  # rounded mean and standard deviation of a pixel of CIFAR-10, as a share of 255
 

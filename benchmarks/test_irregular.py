@@ -1,9 +1,5 @@
-"""Irregular memory access, sorting, scans and random numbers.
-
-Bytes are the minimum memory traffic: every touched input row read once, indices read, outputs written. The share of the
-measured bandwidth shows what the irregular order costs. Values are checked where their order is unique: for a sort or a
-top-k the values, but not the indices.
-"""
+"""Irregular memory access, sorting, scans and random numbers. Bytes are the minimum memory traffic: every touched input
+row read once, indices read, outputs written. Of a sort or a top-k the values are checked, but not the indices."""
 
 import math
 from functools import partial
@@ -27,7 +23,6 @@ LEVELS = 201
 COUNTS = {"smoke": [1000], "quick": [10**4, 10**6], "full": [10**n for n in range(3, 8)]}
 LARGE = 25 * 10**6
 """Elements that no GPU's cache holds: 10^6 are read from it."""
-
 pytestmark = pytest.mark.gpubench(kind="irregular", size="n", implementations=["torch", "numpy"])
 ONE_COUNT = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6], full=COUNTS["full"])
 BEYOND_CACHES = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6, LARGE], full=[*COUNTS["full"], LARGE])
@@ -97,12 +92,10 @@ def test_scatter_add(gpubench, n):
 
 
 def sorted_values(x):
-    """Return the values only, which are unique: equal values may swap their indices."""
     return torch.sort(x).values
 
 
 def numpy_sorted_values(x):
-    """Sort with indices, which torch's function computes too."""
     return x[np.argsort(x)]
 
 
@@ -153,8 +146,7 @@ def test_unique(gpubench, n):
 @pytest.mark.gpubench(title="Running sum")
 @BEYOND_CACHES
 def test_cumsum(gpubench, n):
-    """A running sum of integers in which no stretch adds up to more than 200, so that every partial sum is exact, even
-    in bfloat16, in any order of summation."""
+    """Of integers, in which no stretch adds up to more than 200: every partial sum is exact, even in bfloat16."""
     levels = gpubench.randint(LEVELS, (n + 1,))
     steps = (levels[1:] - levels[:-1]).to(gpubench.dtype)
     measure(gpubench, partial(torch.cumsum, dim=0), np.cumsum, steps, items=n, flops=n, nbytes=2 * steps.nbytes)

@@ -21,7 +21,6 @@ from gpubench.measure.verify import ROUNDOFF
 pytestmark = pytest.mark.gpubench(
     kind="linear_algebra", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n"
 )
-
 FULL = [*((1, n) for n in (16, 64, 256, 1024, 4096)), (1024, 16), (1024, 64)]
 SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512)], full=FULL)
 TWO_SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512), (1024, 16)], full=FULL)
@@ -31,7 +30,7 @@ TALL = 4
 
 
 def square(gpubench, batch, n):
-    """Return random square matrices; a single one has no batch dimension, which is how people write it."""
+    """Return random square matrices; a single one has no batch dimension, as people write it."""
     return gpubench.randn(n, n) if batch == 1 else gpubench.randn(batch, n, n)
 
 
@@ -40,8 +39,7 @@ def identity(gpubench, n):
 
 
 def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None):
-    """Time ``function(linalg, *tensors)``: the functions of torch.linalg, numpy.linalg and others have the same
-    names."""
+    """Time ``function(linalg, *tensors)``, where ``linalg`` is torch's, NumPy's or another's."""
     linalg, inputs = gpubench.xp.linalg, [*map(gpubench.array, tensors)]
     call = partial(function, linalg)
     call.applies_variant = True
@@ -61,7 +59,7 @@ def in_double(array):
 
 
 def require_equal(what, left, right, dtype):
-    """Raise WrongAnswer unless factors of n columns agree as with backward stable algorithms: within 20 n roundoffs."""
+    """Raise WrongAnswer unless factors of n columns agree within 20 n roundoffs, as of backward stable algorithms."""
     error = float((left - right).abs().max() / right.abs().max())
     allowed = 20 * right.shape[-1] * ROUNDOFF[dtype]
     if not error <= allowed:
@@ -72,10 +70,6 @@ def require_orthogonal(columns, dtype):
     require_equal("orthogonality", columns.mT @ columns, torch.eye(columns.shape[-1], dtype=torch.float64), dtype)
 
 
-def solve(linalg, a, b):
-    return linalg.solve(a, b)
-
-
 @pytest.mark.gpubench(title="Linear solve")
 @BOTH_DTYPES
 @TWO_SHAPES
@@ -84,11 +78,8 @@ def test_solve(gpubench, batch, n):
     all of them move."""
     a = (square(gpubench, batch, n) / math.sqrt(n) + 3 * identity(gpubench, n)).roll(1, -2)
     b = gpubench.randn(*a.shape[:-1], 1)
-    measure(gpubench, solve, a, b, flops=2 * n**3 / 3 + 2 * n**2, batch=batch, nbytes=a.nbytes + 2 * b.nbytes)
-
-
-def cholesky(linalg, a):
-    return linalg.cholesky(a)
+    work = {"flops": 2 * n**3 / 3 + 2 * n**2, "batch": batch, "nbytes": a.nbytes + 2 * b.nbytes}
+    measure(gpubench, lambda linalg, a, b: linalg.solve(a, b), a, b, **work)
 
 
 @pytest.mark.gpubench(title="Cholesky")
@@ -96,7 +87,7 @@ def cholesky(linalg, a):
 def test_cholesky(gpubench, batch, n):
     g = square(gpubench, batch, n)
     a = g @ g.mT / n + identity(gpubench, n)
-    measure(gpubench, cholesky, a, flops=n**3 / 3, batch=batch, nbytes=2 * a.nbytes)
+    measure(gpubench, lambda linalg, a: linalg.cholesky(a), a, flops=n**3 / 3, batch=batch, nbytes=2 * a.nbytes)
 
 
 def qr(linalg, a):

@@ -1,8 +1,8 @@
 """A Llama decoder's inference, with the names of llama-bench: ``pp`` tokens of a prompt at once (prefill), then one
 token after another with ``tg`` of them already in the cache (decode).
 
-Weights are random and in the benchmark's dtype, not under autocast. FLOPs are torch's count, which has the whole square
-of a causal attention. Bytes are every weight once, the cache and the scores; this traffic limits decoding.
+Weights are random and in the benchmark's dtype, not under autocast. Bytes are every weight once, the cache and the
+scores; this traffic limits decoding.
 """
 
 import pytest
@@ -11,7 +11,6 @@ import torch
 from . import models
 
 pytestmark = pytest.mark.gpubench(kind="networks", dtypes=["float32", "bfloat16"])
-
 QUICK = [("125M", 1, 128)]
 FULL = [("125M", batch, tg) for batch in (1, 8, 32) for tg in (128, 1024)]
 FULL += [(model, batch, tg) for model in ("1B", "8B") for batch in (1, 8, 32) for tg in (128, 4096)]

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
-
 pytestmark = pytest.mark.gpubench(
     kind="other_matmul", implementations=["torch", "numpy"], dtypes=["float32", "tf32", "bfloat16"]
 )

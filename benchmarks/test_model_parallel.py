@@ -7,7 +7,6 @@ from gpubench.measure.ranks import device_counts
 from .test_distributed import ALONE, step, tabular
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
-
 CUT = [("stages", 2)]
 STEPS = [*ALONE, *(("stages", count) for count in device_counts())]
 

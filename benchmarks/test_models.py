@@ -1,8 +1,5 @@
-"""Forward passes, in eval mode and without autograd: small networks first, then well-known ones.
-
-The preset ``full`` also has the well-known ones with weights in bfloat16 and float16: the variant autocast converts all
-weights again at every call.
-"""
+"""Forward passes, in eval mode and without autograd: small networks first, then well-known ones, these also with
+weights in bfloat16 and float16 in the preset ``full``: the variant autocast converts weights at every call."""
 
 import pytest
 import torch
@@ -13,9 +10,7 @@ pytestmark = [
     pytest.mark.gpubench(kind="networks", size="batch", variants=["eager", "autocast", "compile", "graph"]),
     pytest.mark.gpubench(dtypes=["float32", "tf32"]),  # PyTorch's own default for convolutions
 ]
-
 HALF = pytest.mark.gpubench(full_dtypes=["bfloat16", "float16"])
-
 SMALL = {"smoke": [2], "quick": [1, 32, 256], "full": [1, 4, 16, 64, 256]}
 LARGE = {"smoke": [1], "quick": [1], "full": [1, 8, 32, 128, 256]}
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", **SMALL)
@@ -59,8 +54,7 @@ def test_encoder(gpubench, length, batch):
 @pytest.mark.gpubench_sweep("batch", glance=[1, 128], **LARGE | {"quick": [1, 128]})
 @HALF
 def test_resnet50(gpubench, batch):
-    """128 images, a TFLOP, fill a data-centre GPU. They are too many for most CPUs, where single images are
-    compared."""
+    """128 images, a TFLOP, fill a data-centre GPU; on most CPUs single images are compared."""
     flops = batch * models.RESNET50_FLOPS["forward"]
     forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch, flops=flops)
 

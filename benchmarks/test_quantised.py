@@ -14,7 +14,6 @@ from gpubench.measure import budget
 from gpubench.measure.clock import DeviceClock, repeat
 
 SMALL = 256  # size n at which a product is tried
-
 pytestmark = [
     pytest.mark.gpubench(kind="other_matmul", size="n", dtypes=["bfloat16"]),
     pytest.mark.gpubench_sweep("n", smoke=[64], quick=[1024, 4096], full=[512, 1024, 2048, 4096, 8192]),
@@ -22,12 +21,10 @@ pytestmark = [
 
 
 def whole_sums(a, b):
-    """Multiply bytes by bytes, in 32 bits."""
     return torch._int_mm(a, b)
 
 
 def scaled_sums(a, b, scale_a, scale_b):
-    """Multiply 8-bit numbers with a scale for each operand, in bfloat16."""
     return torch._scaled_mm(a, b, scale_a, scale_b, out_dtype=torch.bfloat16)
 
 

@@ -1,8 +1,5 @@
-"""Reductions and norms along rows of 1024: each element is read once, and a row's result needs the whole row.
-
-Bytes are the minimum memory traffic: inputs read once, outputs written once. A kernel that passes over its row twice,
-outside of the cache, reaches half the bandwidth.
-"""
+"""Reductions and norms along rows of 1024. Bytes are the minimum memory traffic: inputs read once, outputs written
+once. A kernel that passes over its row twice, outside of the cache, reaches half the bandwidth."""
 
 from functools import partial
 
@@ -20,9 +17,7 @@ VOCABULARY = 32_000
 FULL = [16, 64, 256, 1024, 4096, 65536]
 ROWS = {"smoke": [8], "quick": [4096, 65536], "full": FULL}
 """65,536 rows of float32 are 268 MB: beyond the cache of any GPU, from which 4096 rows are read."""
-
 pytestmark = pytest.mark.gpubench(kind="operators", implementations=["torch", "numpy"], size="rows")
-
 softmax, argmax = (partial(function, dim=-1) for function in (torch.softmax, torch.argmax))
 numpy_argmax = partial(np.argmax, axis=-1)
 

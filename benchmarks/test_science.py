@@ -1,8 +1,5 @@
-"""Typical NumPy code: clustering, neighbours, simulation, grids and images, in NumPy and in torch.
-
-Each is written in the usual way: expressions on whole arrays, without custom kernels. Both libraries compute the same
-values, which tests/benchmarks/test_science.py checks.
-"""
+"""Typical NumPy code: clustering, neighbours, simulation, grids and images, in NumPy and in torch, as expressions on
+whole arrays. Both compute the same values, which tests/benchmarks/test_science.py checks."""
 
 import math
 from functools import partial
@@ -19,8 +16,6 @@ from gpubench.errors import WrongAnswer
 from .libraries import measure, numpy_threads
 
 pytestmark = pytest.mark.gpubench(kind="science", implementations=["torch", "numpy"], size="n")
-
-
 CLUSTERS, DIMENSIONS = 64, 32
 
 
@@ -138,8 +133,6 @@ CHANNELS, LARGE, SMALL = 3, 448, 256
 """Resizing from 448 to 256 pixels: a ratio of 1.75, at which float32 holds the positions between pixels exactly."""
 TAPS = [math.exp(-(x**2) / 2) for x in (-2, -1, 0, 1, 2)]
 BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
-
-
 resize = partial(F.interpolate, size=(SMALL, SMALL), mode="bilinear", align_corners=False)
 
 

@@ -14,7 +14,6 @@ import torch
 from . import models
 
 pytestmark = pytest.mark.gpubench(kind="networks")
-
 REQUESTS = 4  # different ones, which are used in turn
 PATIENCE = {"max_time": 5, "min_rounds": 4}  # times as much as for other benchmarks: percentiles need many calls
 

@@ -11,7 +11,6 @@ from gpubench.errors import Unmeasurable
 from .libraries import measure
 
 pytestmark = pytest.mark.gpubench(kind="linear_algebra")
-
 PER_ROW = 16
 
 

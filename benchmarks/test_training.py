@@ -10,7 +10,6 @@ from gpubench.measure.data import Data, reference_data
 from . import models, training
 
 pytestmark = pytest.mark.gpubench(kind="training")
-
 VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch", dtypes=["float32", "tf32"])
 SMALL = {"smoke": [2], "quick": [4, 128], "full": [4, 32, 128, 512]}
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", **SMALL)
@@ -42,8 +41,7 @@ def train(gpubench, name, batch, optimizer="sgd", pieces=1, scaled=False, flops=
 
 
 def not_for_a_quick_run(gpubench):
-    """Skip a large network under autocast in a quick run on a CPU: it may take many seconds where bfloat16 is
-    emulated."""
+    """Skip a large network under autocast in a quick run on a CPU, which may emulate bfloat16."""
     if gpubench.preset == "quick" and gpubench.variant == "autocast" and not gpubench.home.accelerator:
         pytest.skip("a large network under autocast on a CPU: in preset full only")
 

@@ -1,7 +1,5 @@
 """Moving data: from host to device and back, within a device, between two devices, and creating it on either side.
-
-Bytes are those that arrive; a copy within one memory also reads as many.
-"""
+Bytes are those that arrive; a copy within one memory also reads as many."""
 
 import pytest
 import torch

@@ -1,8 +1,6 @@
-"""Training: the networks, data, losses and optimisers whose steps are timed, on one device or on one rank of several.
-
-A step is what a training loop does for each batch: clear the gradients, forward, loss, backward, update. Data is
-random, from a seed. Dropout is off, so that a step has a single right result.
-"""
+"""Training: the networks, data, losses and optimisers of timed steps, on one device or on one rank of several. A step
+is a loop's turn for each batch: clear the gradients, forward, loss, backward, update. Data is random, from a seed.
+Dropout is off, so that a step has a single right result."""
 
 from __future__ import annotations
 
@@ -21,7 +19,6 @@ from . import models
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
 GRADIENT_TOLERANCE = 1e-2
 """Largest relative L2 error of a gradient. Rounding alone explains less, but it can switch a ReLU or a max-pooling to
 its other side, and one switched position has changed a gradient by some thousandths."""
@@ -59,7 +56,8 @@ def _scores(count: int) -> Callable[[Data, torch.Tensor], torch.Tensor]:
 def _prices(data: Data, inputs: torch.Tensor) -> torch.Tensor:
     """Return a smooth function of the columns, with noise, because the original house prices were withdrawn."""
     weights = data.randn(inputs.shape[1], 1) / inputs.shape[1] ** 0.5
-    return (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
+    prices: torch.Tensor = (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
+    return prices
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -206,8 +204,7 @@ def trainer(
     rows: int | None = None, **options: Any,
 ) -> Trainer:  # fmt: skip
     """Return the trainer of a task, with ``rows`` rows of data (default: one batch) in batches of ``batch``. The
-    variant ``autocast`` may name its dtype, as ``autocast float16``, whose gradients are scaled; the default is the
-    device's."""
+    variant ``autocast`` may name its dtype, as ``autocast float16``, whose gradients are scaled."""
     built = network(name, data, **options)
     size = sum(parameter.nbytes for parameter in built.parameters())
     require_memory((MEMORY_PER_PARAMETER[update] - 1) * size, data.home)
