@@ -90,7 +90,7 @@ def answer_rows(study: Study, items: Sequence[Item]) -> list[AnswerRow[Item]]:
             for group in chosen:
                 subject: Measured = group[0].subject
                 heading = subject.kind.heading if subject.kind else words.OWN
-                settings = words.settings(subject.result, without={"dtype"})
+                settings: list[str] = words.settings(subject.result, without={"dtype"})
                 detail = [word for word in settings if word not in first]
                 leads = own or group is chosen[0]
                 if leads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape as escape_html
 from pathlib import Path
@@ -273,9 +273,18 @@ def findings(study: Study) -> list[str]:
     lines = [_sentence(study, at.pair, at.start if len(at.line.points) > 1 else None) for at in crossings]
     lines += [_sentence(study, pair) for pair in study.pairs if pair not in swept]
     causes = reasons(study.pairs)
-    lines += _against_first(study)
+    for pairs in grouped(study.rivals, lambda pair: pair.base.source[:2]).values():
+        base = pairs[-1].base
+        at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
+        for pair in (pair for pair in pairs if pair.base is base):
+            claim = _faster(pair) if pair.ratio.state is State.KNOWN else "is too noisy to compare with"
+            lines.append(f"{at}: {words.name(pair.other.result)} {claim} {words.name(base.result)}.")
     lines += (f"{_who(pair.other)}: {study.names.subject(pair)}{sizes}: {cause}." for pair, sizes, cause in causes)
-    lines += _first_calls(study)
+    for members in grouped(study.measured, lambda row: row.source).values():
+        first_s, row = max(((row.result.first_call_s or 0.0, row) for row in members), key=lambda both: both[0])
+        if first_s >= max(_FIRST_CALL * row.time_s, _FIRST_CALL_S):
+            took = f"{seconds_text(first_s)}, {times(first_s / row.time_s)} as long as later calls"
+            lines.append(f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}.")
     if not any(row.on_accelerator for row in study.measured):
         lines.append("No GPU was measured; gpubench env says why.")
     checks = [row.result.check for row in study.measured]
@@ -314,22 +323,3 @@ def _faster(pair: Pair) -> str:
     ends = dict.fromkeys(ratio_text(max(end, 1 / end)) for end in ((low, high) if pair.speedup >= 1 else (high, low)))
     spread = f" ({' to '.join(ends)})" * (not pair.busy)
     return f"is {pair.ratio.mark}{spread} {'than' if pair.speedup < 1 else 'as fast as'}"
-
-
-def _against_first(study: Study) -> Iterator[str]:
-    """Yield how each expression compares with the first one on each device, at the largest size."""
-    for pairs in grouped(study.rivals, lambda pair: pair.base.source[:2]).values():
-        base = pairs[-1].base
-        at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
-        for pair in (pair for pair in pairs if pair.base is base):
-            said = _faster(pair) if pair.ratio.state is State.KNOWN else "is too noisy to compare with"
-            yield f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}."
-
-
-def _first_calls(study: Study) -> Iterator[str]:
-    """Yield the devices with a first call much longer than later ones, on the benchmark where it took longest."""
-    for members in grouped(study.measured, lambda row: row.source).values():
-        first_s, row = max(((row.result.first_call_s or 0.0, row) for row in members), key=lambda both: both[0])
-        if first_s >= max(_FIRST_CALL * row.time_s, _FIRST_CALL_S):
-            took = f"{seconds_text(first_s)}, {times(first_s / row.time_s)} as long as later calls"
-            yield f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}."

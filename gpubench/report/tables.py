@@ -74,19 +74,24 @@ def _times_table(answer: Answer, most: int | None) -> Table:
         for source, name in devices.items()
         for head, cell in cells.items()
     ]
-    return _answer_table("Times", [_BENCHMARK, *columns], answer.times, most, f" {_spread(rows)}")
+    return _answer_table("Times", columns, answer.times, most, f" {_spread(rows)}")
 
 
 def _answer_table(
     title: str, columns: Sequence[Column[AnswerRow[Any]]], rows: Sequence[AnswerRow[Any]], most: int | None, small: str
 ) -> Table:
     """Rows of the answer with common facts: the sizes, the dtype if none is named, and how many there are."""
+
+    def benchmark(row: AnswerRow[Any]) -> str:
+        unchecked = next(filter(None, (words.unchecked(item.subject) for item in row.items)), "")
+        return f"{row.indented} {unchecked}".rstrip()
+
     chosen = choose_rows(rows, most) if most else rows
     dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
     note = at_largest(rows) + "; float32 where no dtype is named" * ("float32" in dtypes)
     note += f"; {len(rows) - len(chosen)} more in the report" * (len(chosen) < len(rows))
     note += "; gpubench show has every size" * bool(most)
-    return table(title, columns, chosen, f"{note}.{'' if most else small}")
+    return table(title, [Column("benchmark", benchmark), *columns], chosen, f"{note}.{'' if most else small}")
 
 
 def _spread(rows: Sequence[Measured]) -> str:
@@ -98,14 +103,6 @@ def _spread(rows: Sequence[Measured]) -> str:
         note += f", {one}"
     remedy = " Busy: other programs used the cores, so these times are too long, by an unknown amount."
     return f"{note}.{remedy * busy}"
-
-
-def _benchmark(row: AnswerRow[Any]) -> str:
-    unchecked = next(filter(None, (words.unchecked(item.subject) for item in row.items)), "")
-    return f"{row.indented} {unchecked}".rstrip()
-
-
-_BENCHMARK: Column[AnswerRow[Any]] = Column("benchmark", _benchmark)
 
 
 def _of_device(source: Source, cell: Callable[[Any], Any], row: AnswerRow[Any]) -> Cell:
@@ -131,7 +128,7 @@ def _columns(study: Study, speedups: Speedups, brief: bool) -> list[Column[Answe
     if len(speedups.devices) > 1:
         base = Column[AnswerRow[Pair]](speedups.baseline, lambda row: time(row.items[0], 0))
         devices = (Column(device, partial(_of_device, source, speedup)) for source, device in speedups.devices.items())
-        return [_BENCHMARK, base, *devices]
+        return [base, *devices]
     ((source, device),) = speedups.devices.items()
     cells: dict[str, Callable[[Pair], Number | Start]] = {
         study.names.short(speedups.baseline): partial(time, place=0),
@@ -140,7 +137,7 @@ def _columns(study: Study, speedups: Speedups, brief: bool) -> list[Column[Answe
         "with copies": attrgetter("copied_ratio"),
         "wins" if speedups.alike else "GPU wins": lambda pair: study.starts.get(pair, MISSING),
     }
-    return [_BENCHMARK, *(Column(head, partial(_of_device, source, cell)) for head, cell in cells.items())]
+    return [Column(head, partial(_of_device, source, cell)) for head, cell in cells.items()]
 
 
 def results_table(study: Study) -> Table:

@@ -50,13 +50,18 @@ def webpage(
     rows = sorted(study.measured, key=study.names.order) or study.rows
     devices = [*dict.fromkeys(study.names.short(study.names.of(row)) for row in rows if not row.library)]
     more = [f"{len(devices) - _MOST_NAMES} more"] * (len(devices) > _MOST_NAMES)
+    runs = []  # server · Intel Xeon, 2 threads · NVIDIA H200 · PyTorch 2.13.0 · 2026-01-31 · 3 processes
+    for name, run in [*study.named_runs.items()][:_MOST_RUNS]:
+        maker = f"gpubench {run.version}" * bool(run.version)
+        parts = (shorten(name), words.machine(run), maker, run.date, counted(run.processes, "process"))
+        runs.append(" · ".join(filter(None, parts)))
     return environment.from_string(_asset("page.html")).render(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=version,
         style=style,
         script=script,
         title=f"Benchmark report: {' · '.join(devices[:_MOST_NAMES] + more)}",
-        runs=[_run_words(study, name) for name in [*study.named_runs][:_MOST_RUNS]],
+        runs=runs,
         answer=answer,
         warnings=[warning for warning in answer.warnings if not warning.minor][:_MOST_WARNINGS],
         answers=answer_tables(answer),
@@ -81,14 +86,6 @@ def _hash(content: str) -> str:
 def _kept(text: str) -> Markup:
     """The text with its signs beside their numbers; a long name may be broken at its points."""
     return Markup(_PART.sub(r"\1<wbr>", str(escape(_TOGETHER.sub("\u00a0", text)))))
-
-
-def _run_words(study: Study, name: str) -> str:
-    """``server · Intel Xeon, 2 threads · NVIDIA H200 · PyTorch 2.13.0 · 2026-01-31 · 3 processes``."""
-    run = study.named_runs[name]
-    version = f"gpubench {run.version}" * bool(run.version)
-    parts = (shorten(name), words.machine(run), version, run.date, counted(run.processes, "process"))
-    return " · ".join(filter(None, parts))
 
 
 def numbers_table(study: Study) -> Table:
