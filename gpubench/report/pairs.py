@@ -72,9 +72,9 @@ class Pair:
     ``fastest_way`` is the CPU's row to compare, if the CPU has a faster way to do the job.
     ``batches`` is how many of the baseline's calls do the work of one call of several devices.
 
-    From these follow the ``sides``, which are the two rows to compare; whether both are ``within_run`` or
-    ``within_device``; and whether a side is ``busy``, ``in_cache`` of its GPU, or a CPU on
-    fewer threads than it has (``few_threads``), which is no fair CPU. ``fills``: the work fills the GPUs of both sides.
+    From these follow the ``sides``, which are the two rows to compare, and their ``flags``; whether both are
+    ``within_run`` or ``within_device``; and whether a side is ``busy``, ``in_cache`` of its GPU, or a CPU on fewer
+    threads than it has (``few_threads``), which is no fair CPU. ``fills``: the work fills the GPUs of both sides.
     """
 
     base: Measured
@@ -93,6 +93,7 @@ class Pair:
         if self.fastest_way:
             base, other = (base, self.fastest_way) if base.on_accelerator else (self.fastest_way, other)
         self.sides = base, other
+        self.flags = tuple(dict.fromkeys((*other.flags, *base.flags)))
         self.busy = base.busy or other.busy
         self.few_threads = any(threads_available(side.run) for side in self.sides if not side.on_accelerator)
 
@@ -151,12 +152,6 @@ class Pair:
     def ends(self) -> Values | None:
         """The values, for the ends of the range; None of a baseline compared with itself, or if nothing is known."""
         return None if self.base is self.other or not self.values.low or self.values.high == math.inf else self.values
-
-    @cached_property
-    def flags(self) -> tuple[str, ...]:
-        """The flags of both sides."""
-        base, other = self.sides
-        return tuple(dict.fromkeys((*other.flags, *base.flags)))
 
     @cached_property
     def quality(self) -> Quality:

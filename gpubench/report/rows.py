@@ -79,7 +79,8 @@ class Row:
 
     From these follow the ``facts`` of its device; the ``library`` that does the work, empty for PyTorch; its ``kind``
     of work, None for the user's ``own`` benchmarks and expressions; its use of several devices (``parallel``); its
-    ``size``; and the ``numbers`` among its parameters, by which benchmarks of several sizes are sorted.
+    ``size``; the ``numbers`` among its parameters, by which benchmarks of several sizes are sorted; and its
+    ``setting``, the difference from other benchmarks of its workload, except its size.
     """
 
     run: Run
@@ -100,14 +101,10 @@ class Row:
         self.dtype = case.dtype
         self.size: Scalar = case.params.get(self.size_name) if self.size_name else None
         self.numbers = tuple(value for value in case.params.values() if isinstance(value, int | float))
-
-    @property
-    def setting(self) -> Hashable:
-        """The difference from other benchmarks of its workload, except its size."""
-        return self.setting_without(self.size_name if number(self.result, self.size_name) is not None else None)
+        self.setting = self.setting_without(self.size_name if number(case, self.size_name) is not None else None)
 
     def setting_without(self, size_name: str | None) -> tuple[Hashable, ...]:
-        """The same for another parameter as its size."""
+        """Return the ``setting`` for another parameter as its size."""
         case = self.result
         params = tuple((name, repr(value)) for name, value in case.params.items() if name != size_name)
         return case.dtype, case.variant, case.cache, params

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..runfile.flags import Reason
 from ..runfile.matching import KINDS, is_expression
-from ..runfile.quality import Basis
 from ..runfile.schema import Run
 from . import words
 from .number import Start, StartKind
@@ -51,6 +50,8 @@ class Study:
     CPU, and of several machines the first. ``allow`` are terms in which compared results may differ. ``pairs`` are the
     benchmarks against their baselines; ``left_out`` have no comparable baseline. ``device_pairs`` are the pairs unless
     no devices are compared: then ``library_pairs`` are libraries against NumPy, or if that wasn't measured, PyTorch.
+    ``answered`` are the pairs of the answer: PyTorch's, if any, unless a baseline was named. ``single_device`` are the
+    results of workloads that use one device; the others have pictures of their own.
 
     All rows are named and paired once; :meth:`only` chooses rows, and changes no number. Raises UsageError for a
     baseline that isn't there, and where the ``expression`` (``-k``) chooses nothing.
@@ -97,6 +98,10 @@ class Study:
         self.left_out = [(row, differences) for row, differences in self._left_out if row in self._shown]
         self.named_runs: dict[str, Run] = {row.run_name: row.run for row in self.rows}
         self.several_runs = len(self.named_runs) > 1
+        torch = [] if self.baseline else [pair for pair in self.device_pairs if not pair.other.library]
+        self.answered = torch or self.device_pairs
+        several = {row.result.workload for row in self._measured if row.parallel.devices > 1}
+        self.single_device = [row for row in self.measured if row.result.workload not in several]
 
     @cached_property
     def rivals(self) -> list[Pair]:
@@ -106,12 +111,6 @@ class Study:
         groups = grouped(by_size, lambda row: (row.setting, repr(row.size), row.run_name, row.result.device))
         pairs = (Pair(base, other) for base, *others in groups.values() for other in others)
         return [pair for pair in pairs if pair.other in self._shown]
-
-    @cached_property
-    def answered(self) -> list[Pair]:
-        """The pairs of the answer: PyTorch's, if any, unless a baseline was named."""
-        torch = [] if self.baseline else [pair for pair in self.device_pairs if not pair.other.library]
-        return torch or self.device_pairs
 
     @cached_property
     def crossings(self) -> list[Crossing]:
@@ -144,12 +143,6 @@ class Study:
         groups = grouped((row for row in self._measured if row.parallel.method), job).values()
         return [_scaled(row, members) for members in groups for row in members if row in self._shown]
 
-    @cached_property
-    def single_device(self) -> list[Measured]:
-        """Results of workloads that use one device; the others have pictures of their own."""
-        several = {row.result.workload for row in self._measured if row.parallel.devices > 1}
-        return [row for row in self.measured if row.result.workload not in several]
-
 
 # Several devices ------------------------------------------------------------------------------------------------------
 
@@ -161,7 +154,8 @@ class Scaled:
     ``speedup`` is over the best that is not parallel (on a CPU one process with all threads), ``scaling`` over one
     device (of a CPU: one thread), both per item, so that strong scaling (the work stays) and weak scaling (it grows
     with the devices) read alike: with the total work fixed that is t1 / tk, with the work per device fixed k t1 / tk.
-    Both are None without a baseline. ``parallel`` is the row's use of its devices.
+    Both are None without a baseline. ``parallel`` is the row's use of its devices, ``base_threads`` are the CPU threads
+    of the single process, and ``uncertainty`` is the basis of the ranges.
     """
 
     row: Measured
@@ -170,12 +164,9 @@ class Scaled:
 
     def __post_init__(self) -> None:
         self.parallel = self.row.parallel
-
-    @property
-    def base_threads(self) -> int | None:
-        """CPU threads of the single process."""
-        base = self.speedup and self.speedup.base
-        return (base.parallel.threads or base.result.threads) if base else None
+        base, pairs = self.speedup and self.speedup.base, (self.speedup, self.scaling)
+        self.base_threads = (base.parallel.threads or base.result.threads) if base else None
+        self.uncertainty = next((pair.uncertainty for pair in pairs if pair and pair.ends), None)
 
     @property
     def efficiency(self) -> Values | None:
@@ -186,11 +177,6 @@ class Scaled:
             return None
         values = self.scaling.ends or [self.scaling.speedup] * 3
         return Values(*(value / self.parallel.devices for value in values))
-
-    @property
-    def uncertainty(self) -> Basis | None:
-        """The basis of the ranges."""
-        return next((pair.uncertainty for pair in (self.speedup, self.scaling) if pair and pair.ends), None)
 
 
 def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:
