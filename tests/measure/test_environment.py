@@ -303,3 +303,10 @@ class TestSwitches:
         monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
         with pytest.raises(UsageError, match=refused) if refused else contextlib.nullcontext():
             assert Session(Settings(devices=("virtual",))).choose_devices()
+
+
+def test_reading_a_session_does_nothing():
+    session = Session(Settings(devices=("none",), implementations=("none",)))
+    before = dict(vars(session))
+    assert [getattr(session, name) for name in dir(session)]
+    assert vars(session) == before
