@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from gpubench.profiling import profile as notes_
+from gpubench.profiling import profile
 from gpubench.profiling.tracing import DISPATCH_S, split_host
 
 TRAIN = frozenset({"train"})
@@ -23,7 +23,7 @@ def notes(*each):
 def test_each_instant_belongs_to_the_innermost_region():
     step = notes("1 + data", "3 - data", "4 + optimizer", "5 + backward", "5.5 + forward", "6 - forward",
                  "7 - backward", "9 - optimizer")  # fmt: skip
-    parts = notes_.parts_of(step, 0.0, 10.0, TRAIN)
+    parts = profile.parts_of(step, 0.0, 10.0, TRAIN)
     assert parts.pop("evaluation") == 0
     assert parts == {"data": 2, "python": 3, "host": 0, "forward": 0.5, "backward": 1.5, "optimizer": 3}
 
@@ -32,42 +32,42 @@ def test_parts_sum_to_the_step_of_torn_notes_too():
     chance = random.Random(1)
     for _ in range(2000):
         moments = sorted(chance.uniform(-1, 11) for _ in range(chance.randint(0, 20)))
-        regions = [notes_.DATA, notes_.FORWARD, "backward", "optimizer"]
+        regions = [profile.DATA, profile.FORWARD, "backward", "optimizer"]
         torn = [(at, chance.choice("+-"), chance.choice(regions), chance.choice(["train", "other"])) for at in moments]
         by_rule = chance.random() < 0.5
-        parts = notes_.parts_of(torn, 0.0, 10.0, TRAIN, by_rule)
+        parts = profile.parts_of(torn, 0.0, 10.0, TRAIN, by_rule)
         assert math.isclose(sum(parts.values()), 10.0, rel_tol=1e-12)
         assert min(parts.values()) >= 0
-        stretches = list(notes_.segments(torn, 0.0, 10.0, TRAIN, by_rule))
+        stretches = list(profile.segments(torn, 0.0, 10.0, TRAIN, by_rule))
         assert all(a[1] == b[0] for a, b in pairwise(stretches))
 
 
 def test_another_dataset_is_an_evaluation_until_the_next_batch_or_backward_pass():
     step = notes("1 + data held", "2 - data held", "3 + forward", "5 - forward", "6 + data", "7 - data")
-    parts = notes_.parts_of(step, 0.0, 10.0, TRAIN)
+    parts = profile.parts_of(step, 0.0, 10.0, TRAIN)
     assert (parts["evaluation"], parts["data"], parts["python"]) == (5, 1, 4)
-    assert notes_.train_keys([step, notes("1 + data")]) == {"train", "held"}
-    assert notes_.train_keys([step, notes("1 + data"), notes("1 + data")]) == {"train"}
+    assert profile.train_keys([step, notes("1 + data")]) == {"train", "held"}
+    assert profile.train_keys([step, notes("1 + data"), notes("1 + data")]) == {"train"}
 
 
 def test_forward_of_a_compiled_network_lasts_from_the_batch_to_the_backward_pass():
     step = notes("1 + data", "2 - data", "5 + backward", "6 - backward", "7 + optimizer", "8 - optimizer")
-    parts = notes_.parts_of(step, 0.0, 10.0, TRAIN, True)
+    parts = profile.parts_of(step, 0.0, 10.0, TRAIN, True)
     assert (parts["forward"], parts["python"]) == (3, 4)
 
 
 @pytest.mark.parametrize("critics", range(1, 8))
 def test_rarest_regular_optimizer_marks_a_step(critics):
     cycle = ["critic"] * critics + ["net"]
-    assert notes_.mark_of(cycle * 5) == "net"
-    assert notes_.mark_of([*(cycle * 5), "critic"]) == "net"
-    assert notes_.mark_of(["rare", *["net"] * 20]) == "net"
-    assert notes_.mark_of(["train"] * 5 + ["held"] * 3, rarest=False) == "train"
+    assert profile.mark_of(cycle * 5) == "net"
+    assert profile.mark_of([*(cycle * 5), "critic"]) == "net"
+    assert profile.mark_of(["rare", *["net"] * 20]) == "net"
+    assert profile.mark_of(["train"] * 5 + ["held"] * 3, rarest=False) == "train"
 
 
 def coverage(make, mean, cycle, times=600):
     """Return the share of intervals that hold the mean, and their mean half width relative to it."""
-    intervals = [notes_.mean_interval(make(), cycle) for _ in range(times)]
+    intervals = [profile.mean_interval(make(), cycle) for _ in range(times)]
     held = sum(each.low <= mean <= each.high for each in intervals) / times
     return held, sum(each.high - each.low for each in intervals) / times / 2 / mean
 
@@ -97,19 +97,19 @@ def test_bound_isnt_exceeded_by_any_gpu():
     for _ in range(10_000):
         data_s, own_s, host_s, gpu_s, alone_s = (chance.expovariate(1) for _ in range(5))
         workers = chance.randint(0, 8)
-        parts = dict.fromkeys(notes_.PARTS, 0.0) | {notes_.DATA: data_s, notes_.PYTHON: own_s, "host": host_s}
+        parts = dict.fromkeys(profile.PARTS, 0.0) | {profile.DATA: data_s, profile.PYTHON: own_s, "host": host_s}
         if workers:
             step_s = max(alone_s, own_s + max(0.6 * host_s, gpu_s))
         else:
             alone_s = data_s
             step_s = data_s + own_s + max(0.6 * host_s, gpu_s)
-        assert notes_.least_s(parts, alone_s, workers) <= step_s * (1 + 1e-12)
-    assert notes_.least_s(parts | {notes_.DATA: 1.0, notes_.PYTHON: 0.0, "host": 0.0}, None, 0) == 1.0
+        assert profile.least_s(parts, alone_s, workers) <= step_s * (1 + 1e-12)
+    assert profile.least_s(parts | {profile.DATA: 1.0, profile.PYTHON: 0.0, "host": 0.0}, None, 0) == 1.0
 
 
 def test_host_time_is_that_between_operators_without_the_profilers_cost():
-    plain = dict.fromkeys(notes_.PARTS, 0.0) | {notes_.FORWARD: 4.0, "backward": 6.0}
+    plain = dict.fromkeys(profile.PARTS, 0.0) | {profile.FORWARD: 4.0, "backward": 6.0}
     step = notes("0 + forward", "4 - forward", "4 + backward", "10 - backward")
     parts = split_host(plain, [(0.0, 10.0, step)], ([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], 3), TRAIN)
     assert parts["host"] == pytest.approx(2.0 + 4.0 + 3 * DISPATCH_S)
-    assert (parts[notes_.FORWARD], parts["backward"]) == pytest.approx((2.0 - 2 * DISPATCH_S, 2.0 - DISPATCH_S))
+    assert (parts[profile.FORWARD], parts["backward"]) == pytest.approx((2.0 - 2 * DISPATCH_S, 2.0 - DISPATCH_S))
