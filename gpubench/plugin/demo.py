@@ -18,10 +18,9 @@ from ..estimate.model import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 CARD = "L4"
 """The card that is simulated."""
 WAIT_S, FIRST_S = 6e-6, 0.02
-"""Seconds that a wait takes, and seconds that the first call takes to prepare: it loads a kernel's code from the
-library, which CUDA does lazily (CUDA C++ Programming Guide, "Lazy Loading"), and makes handles and workspaces.
-Allocation costs nothing, since PyTorch's caching allocator reuses freed memory (PyTorch, "CUDA semantics: memory
-management")."""
+"""Seconds of a wait, and seconds by which a first call is longer: it loads a kernel's code (CUDA C++ Programming Guide,
+"Lazy Loading"), and makes handles and workspaces. Allocation costs nothing, since PyTorch's caching allocator reuses
+freed memory (PyTorch, "CUDA semantics: memory management")."""
 PAGEABLE, LINK_SHARE, COPY_S = 6e9, 0.8, 1e-5
 """Bytes per second to and from the host's pageable memory, the share of the link's rate that page-locked memory
 reaches, and the least seconds per copy."""

@@ -76,8 +76,8 @@ class Growth:
 
 
 class _Expression:
-    """An expression at one size on one device. It has the names that pytest would give a test, and keeps its rounds as
-    pytest-benchmark keeps a test's."""
+    """An expression at one size on one device, named as pytest names a test; its rounds are kept as pytest-benchmark
+    keeps a test's."""
 
     enabled, disabled, cprofile_stats, has_error = True, False, None, False
 

@@ -1,9 +1,7 @@
 """The launch of ranks by torchrun, in a pytest that torchrun hasn't started: another launch measures all benchmarks of
-several ranks, under the supervisor, and this session takes over its results.
-
-``python -m gpubench.plugin.launcher`` starts pytest on several ranks, with torchrun's own options, and is the command
-of each rank. torchrun says which rank failed in its log only; here the supervisor reads it in the journal.
-"""
+several ranks, under the supervisor, and this session takes over its results. ``python -m gpubench.plugin.launcher``
+starts pytest on several ranks, with torchrun's own options, and is the command of each rank. torchrun names the rank
+that failed in its log only; here the supervisor reads it in the journal."""
 
 from __future__ import annotations
 

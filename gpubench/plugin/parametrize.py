@@ -1,5 +1,4 @@
-"""The devices, dtypes, implementations, variants, caches and sizes with which a test is measured, and its identity:
-pytest provides ids, skips and selection, this module the values."""
+"""The devices, dtypes, implementations, variants, caches and sizes with which a test is measured, and its identity."""
 
 from __future__ import annotations
 
@@ -49,9 +48,9 @@ _KNOWN: dict[str, Collection[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """The values of a test's ``gpubench`` markers, as docs/own-benchmarks.md describes them; for each key the closest
-    marker counts. ``writing``: values of parameters with which the call writes into a given array, ``{"form": ["out",
-    "inplace"]}``; a library that can't is measured without them."""
+    """The values of a test's ``gpubench`` markers (docs/own-benchmarks.md), of each key by the closest marker.
+    ``writing``: values of parameters with which the call writes into a given array, ``{"form": ["out", "inplace"]}``; a
+    library that can't is measured without them."""
 
     dtypes: tuple[str, ...] = ()
     full_dtypes: tuple[str, ...] = ()
@@ -300,8 +299,7 @@ def _is_wanted(variant: str, choice: Choice, dtype: str, markers: Markers, sessi
 
 
 def _dtypes(markers: Markers, session: Session) -> list[str]:
-    """Return the requested dtypes that the test supports; tf32 changes products only, so a test must name it. A test
-    that names only float32 and its shorter product can be in any."""
+    """Return the requested dtypes that the test supports: tf32 if the test names it, any if it names no further one."""
     if not session.settings.dtypes:
         further = markers.full_dtypes if session.settings.preset == "full" else ()
         return [*dict.fromkeys((*(markers.dtypes or ("float32",)), *further))]
@@ -329,8 +327,8 @@ def ident(values: Iterable[object]) -> str:
 
 
 def _readable(others: Mapping[str, Any], callspec: Any) -> dict[str, Scalar]:
-    """Return parameters as JSON scalars that are the same in every process; an object is its part of pytest's id, where
-    the id can be split, or its name."""
+    """Return parameters as JSON scalars that are the same in every process: an object by its part of pytest's id, or by
+    its name."""
     shown, ids = dict[str, Scalar](), dict[str, str]()
     if others:
         parts = str(callspec.id).split("-")[-len(others) :]
