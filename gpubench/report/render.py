@@ -30,6 +30,7 @@ _NAME = 16
 """The fewest characters of a line of a benchmark's name."""
 _BREAK = re.compile(r"(?<=::)|(?<=[,/_.-])(?![\d\s])|(?=\[)|(?<= )(?<!\d )(?<![^\w\s,;:)\]] )(?! )")
 """Places where a name may go on in the next line: never within a word or a number, nor beside a sign or a unit."""
+_SPACE = re.compile(r"(?<= )")
 _GAP = "  "
 UNBOUNDED = 10_000
 """Columns where there is no terminal."""
@@ -107,23 +108,23 @@ def screen_width() -> int:
 def terminal(table: Table, width: int, title: bool = True, footnote: bool = True) -> list[str]:
     """Lines of at most ``width`` columns, or as many as numbers and words need: numbers at the right, long texts
     folded, the footnote below."""
-    columns, least, rights = list[list[list[str]]](), list[int](), list[bool]()
+    columns, rights = list[list[tuple[str, re.Pattern[str] | None]]](), list[bool]()
     for head, *cells in zip(table.columns, *table.cells, strict=True):
-        texts = ["" if cell is None else str(cell) for cell in cells]
-        parts = [[text] if _is_number(cell) else _BREAK.split(text) for cell, text in zip(cells, texts, strict=True)]
-        columns.append([[head] if len(head) <= _SHORT_HEAD else re.split(r"(?<= )", head), *parts])
-        name = 0 if least else min(_NAME, max(map(cell_len, texts), default=0))
-        least.append(max([name, *(cell_len(part.rstrip()) for cell in columns[-1] for part in cell)]))
-        rights.append(bool(rights) and all(_is_number(cell) for cell, text in zip(cells, texts, strict=True) if text))
-    widths = [max(cell_len("".join(cell)) for cell in column) for column in columns]
+        texts = [("" if cell is None else str(cell), None if _is_number(cell) else _BREAK) for cell in cells]
+        rights.append(bool(rights) and all(joints is None for text, joints in texts if text))
+        columns.append([(head, _SPACE if len(head) > _SHORT_HEAD else None), *texts])
+    widths = [max(cell_len(text) for text, _ in column) for column in columns]
     room = width - len(_GAP) * (len(widths) - 1)
+    if sum(widths) > room:
+        least = [max(cell_len(part.rstrip()) for cell in column for part in _parts(*cell)) for column in columns]
+        least[0] = max(least[0], min(_NAME, max((cell_len(text) for text, _ in columns[0][1:]), default=0)))
     while sum(widths) > room and (able := [i for i, few in enumerate(least) if widths[i] > few]):
         widest = max(able, key=lambda i: widths[i] + len(_GAP) * (i < len(widths) - 1))
         widths[widest] -= 1
     width += max(0, sum(widths) - room)
     lines = wrapped(table.title, width) * title
     for i, row in enumerate(zip(*columns, strict=True)):
-        blocks = [_fold(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        blocks = [_fold(*cell, wide) for cell, wide in zip(row, widths, strict=True)]
         padded = []
         for block, wide, right in zip(blocks, widths, rights, strict=True):
             empty = [""] * (max(map(len, blocks)) - len(block))
@@ -137,10 +138,14 @@ def _is_number(cell: Cell) -> bool:
     return isinstance(cell, int) or (isinstance(cell, Number) and (cell.state is not State.UNKNOWN or not cell.words))
 
 
-def _fold(parts: Sequence[str], width: int) -> list[str]:
-    """Return lines of at most ``width`` columns, where the parts allow that."""
-    lines = [""]
-    for part in parts:
+def _parts(text: str, joints: re.Pattern[str] | None) -> list[str]:
+    return joints.split(text) if joints else [text]
+
+
+def _fold(text: str, joints: re.Pattern[str] | None, width: int) -> list[str]:
+    """Return lines of at most ``width`` columns, where the joints allow that."""
+    lines = [text] if cell_len(text) <= width else [""]
+    for part in _parts(text, joints) * (not lines[0]):
         if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
