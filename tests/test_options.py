@@ -63,9 +63,9 @@ def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
 
 SESSION = """
 def pytest_configure(config):
-    from gpubench.plugin import registration
+    from gpubench.plugin import settings
     from gpubench.runfile.options import OF_PYTEST, OPTIONS
-    read = registration.read_settings(config)
+    read = settings.read_settings(config)
     print({option.name: getattr(read, option.field) for option in (*OPTIONS, *OF_PYTEST)})
 """
 

@@ -15,7 +15,7 @@ PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "v
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare gpubench's options."""
-    from .registration import declare_options
+    from .settings import declare_options
 
     declare_options(parser)
 

@@ -20,7 +20,7 @@ from ..measure.session import Session
 from ..runfile.flags import Flag
 from ..runfile.schema import Case
 from .parametrize import declarations
-from .registration import benchmark_option
+from .settings import benchmark_option
 
 if TYPE_CHECKING:
     from ..measure.budget import Preset

@@ -33,7 +33,7 @@ from .demo import Demo
 from .fixtures import RANKS, Plain, calibrate_plain, timer_of
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
 from .plain_process import begin_plain
-from .registration import launched, mode_of, read_settings
+from .settings import launched, mode_of, read_settings
 
 if TYPE_CHECKING:
     from ..measure.ranks import Team

@@ -26,7 +26,7 @@ from ..runfile.writer import scratch
 from ..supervise import process
 from ..supervise.child import become_child, run_pytest
 from ..supervise.supervisor import Supervisor, Unable
-from .registration import launched
+from .settings import launched
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
