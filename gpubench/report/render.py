@@ -124,7 +124,7 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
     width += max(0, sum(widths) - room)
     lines = wrapped(table.title, width) * title
     for i, row in enumerate(zip(*columns, strict=True)):
-        blocks = [_fold(*cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        blocks = [_fold(text, joints, wide) for (text, joints), wide in zip(row, widths, strict=True)]
         padded = []
         for block, wide, right in zip(blocks, widths, rights, strict=True):
             empty = [""] * (max(map(len, blocks)) - len(block))

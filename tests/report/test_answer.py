@@ -314,9 +314,9 @@ def test_a_machine_without_a_gpu_is_the_reference_of_the_gpus_that_are_offered()
     """The machine that somebody has now."""
     mine = run("mine", cuda=0, cpu={"label": "Old CPU"}).bench("models.mlp", cpu=2.0)
     answer = answered(mine, *two_gpus())
-    (each,) = answer.speedups
+    (speedups,) = answer.speedups
     label = "models.mlp, n=64"
-    assert each.baseline == "Old, 2 threads"
+    assert speedups.baseline == "Old, 2 threads"
     assert {name: of[label] for name, of in ratios(answer).items()} == {
         "RTX 4060": "10×", "H200": "20×", "Synthetic, 2 threads · laptop": "2.0×",
         "Synthetic, 2 threads · server": "5.0×",
