@@ -94,14 +94,18 @@ def test_what_a_sign_means_stands_below(save, capsys):
         assert f"{sign} " in note
 
 
-@pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("words", [("show",), ("report", "--charts", "none"), ("estimate", "--gpu", "L4")])
-def test_lines_are_folded_in_a_terminal_alone(run, capsys, monkeypatch, tmp_path, words, terminal):
+def test_lines_are_folded_in_a_terminal_alone(run, capsys, monkeypatch, tmp_path, words):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "56")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    assert main([words[0], run, *words[1:]]) == 0
-    assert (max(map(len, capsys.readouterr().out.splitlines())) <= 56) == terminal
+
+    def lines(terminal, columns):
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+        assert main([words[0], run, *words[1:]]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert max(map(len, lines(True, "56"))) <= 56
+    assert lines(False, "56") == lines(True, "1000")
 
 
 @pytest.fixture
