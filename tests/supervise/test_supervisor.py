@@ -462,7 +462,8 @@ time.sleep(60)
 """],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    child = psutil.Process(int(parent.stdout.readline()))
+    with parent.stdout:
+        child = psutil.Process(int(parent.stdout.readline()))
     time.sleep(1.5)
     assert child.is_running()
     os.kill(parent.pid, signal.SIGKILL)
