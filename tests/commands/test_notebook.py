@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import math
 import shlex
 import sys
 
@@ -197,7 +198,8 @@ def test_numpy_gets_the_same_values():
         ("time.a @ b", "torch"), ("time.np.matmul(a, b)", "numpy"),
     ]  # fmt: skip
     ratio = rows(results)[0]["time_s"] / rows(results)[1]["time_s"]
-    assert results.speedup.low <= ratio <= results.speedup.high  # on a busy machine there is a range alone
+    low, high = results.speedup.low, results.speedup.high
+    assert low <= ratio <= high or (math.isnan(low) and math.isnan(high))  # on a busy machine nothing is known
     (row,) = rows(measured("x @ x", x=np.ones((3, 3))))
     assert row["status"] == "ok"
 
