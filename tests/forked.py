@@ -166,6 +166,7 @@ def _run(module: str, words: list[str], streams: tuple[str, str], folder: str, e
         if module == "-c":
             exec(words[0], {"__name__": "__main__"})
         else:
+            sys.modules.pop(module, None)  # else runpy warns
             runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()

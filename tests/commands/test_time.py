@@ -386,7 +386,7 @@ def test_a_size_whose_call_would_take_minutes_or_terabytes_isnt_begun():
 def test_sizes_of_a_range_are_measured_from_small_to_large():
     settings = SimpleNamespace(seed=0, process=0)
     attempt = SimpleNamespace(case=Case("time.a", "cpu"))
-    items = [SimpleNamespace(sizes={"n": n}, attempt=attempt) for n in (3, 1, 5, 2, 4)]
+    items = [SimpleNamespace(sizes={"n": n}, attempt=attempt, conditions="cpu") for n in (3, 1, 5, 2, 4)]
     measured = Expressions(Timing({}, ascending=True), SimpleNamespace(settings=settings))
     assert [turn[0].sizes["n"] for turn in measured._turns(items)] == [1, 2, 3, 4, 5]
 

@@ -143,7 +143,7 @@ def closure(): opt.zero_grad(); loss = F.cross_entropy(net(x), y); loss.backward
 for _ in range(16): loss = opt.step(closure)
 # no_step
 loss = torch.zeros(50)
-for _ in range(40000):
+for _ in range(150000):
     loss = loss + 2 * torch.rand(50)
 # fails
 net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
