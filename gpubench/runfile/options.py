@@ -96,7 +96,7 @@ OPTIONS = (
     Option("implementation", "implementations", WHAT, "library that does the work: torch, numpy, or all that"
            " are installed (default: torch, with numpy beside it); repeatable", "NAME", ()),
     Option("preset", "preset", CARE, "smoke (checks that the code runs), glance (a first look: about 45 benchmarks"
-           " in two or three minutes), quick (default) or full (takes longest)", "PRESET", "quick", choices=PRESETS),
+           " in a minute), quick (default) or full (takes longest)", "PRESET", "quick", choices=PRESETS),
     Option("threads", "threads", CARE, "CPU threads for torch and NumPy (default: all cores that may be used)", "N",
            type=int, least=1),
     Option("seed", "seed", ADVANCED, "seed of all inputs (default: 0)", "N", 0, int, least=0),
