@@ -152,7 +152,7 @@ class Progress:
         if event["status"] == OK:
             self._bar.advance(task.id, FURTHER if event["process"] else 1.0)
         elif not event["process"]:  # the other processes won't try it
-            self._bar.update(task.id, total=(task.total or 0.0) - 1 - further)
+            task.total = (task.total or 0.0) - 1 - further  # update() would forget the pace
         self._bar.update(task.id, description=self._place, refresh=True)
         return True
 

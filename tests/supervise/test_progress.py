@@ -60,6 +60,11 @@ def test_the_time_left_follows_the_pace_and_skipped_benchmarks_take_none(clock, 
         left_s = 3.0 * (30 * (1 + 2 * FURTHER) - number)
         (line,) = said()
         assert line.endswith("0:01:32 left" if number == 1 else f"0:0{left_s // 60:.0f}:{left_s % 60:02.0f} left")
+    shown.note(end(0, "skipped", CASES[20]))
+    clock.now += 3.0
+    shown.note(end(0, fullname=CASES[21], benchmark=result("cpu", 1e-3)))
+    left_s = 3.0 * (29 * (1 + 2 * FURTHER) - 11)
+    assert said()[-1].endswith(f"0:0{left_s // 60:.0f}:{left_s % 60:02.0f} left")
 
 
 def test_the_devices_come_first_and_how_to_go_on(said):
