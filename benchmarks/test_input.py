@@ -57,7 +57,7 @@ class Epoch:
         self._data, self._learner, self._waits = data, learner, waits
 
     def step(self):
-        result = None
+        result, own = None, self._learner and self._learner.batches
         for images, labels in self._loader:
             images = images.to(self._data.device, self._data.dtype, non_blocking=True)
             result = images, labels.to(self._data.device, non_blocking=True)
@@ -66,6 +66,8 @@ class Epoch:
                 result = self._learner.step()
                 if self._waits:
                     result.item()
+        if self._learner:
+            self._learner.batches = own  # each epoch begins alike
         return result
 
     def gradient(self):

@@ -38,7 +38,8 @@ _MODULES = frozenset(
 )
 """Modules, beside the whole of gpubench and json, with functions that gpubench or other tests call: one that a test has
 replaced would fail all later tests, or be timed. Of the packages with classes, their methods count too."""
-_WRAPPED = "manual_seed"  # torch's compiler wraps it once it is loaded
+_OF_THE_COMPILER = "manual_seed", "__compiled_fn", "__resume_at"
+"""Begins of names that torch's compiler wraps once it is loaded, or puts into modules and takes away again."""
 _IMMUTABLE = 1 << 8  # Python's flag of a class in C with attributes that can't be set
 
 _modules: dict[str, ModuleType] = {}
@@ -79,7 +80,7 @@ class State:
             for place, owner, attributes, before in self._functions
             if differ(before, attributes)
             for name, function in before.items()
-            if attributes.get(name) is not function and is_function(function) and name != _WRAPPED
+            if attributes.get(name) is not function and is_function(function) and not name.startswith(_OF_THE_COMPILER)
         ]
         if lost := _lost_modules():
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]

@@ -146,6 +146,13 @@ def test_a_setting_left_changed_is_named_and_put_back(around, name):
     assert values() == before
 
 
+def test_what_the_compiler_takes_away_again_is_no_replaced_function():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpubench.measure.precision.__compiled_fn_3_bb1a2ec0", len, raising=False)
+        state = State()
+    assert left_changed(state) == (None, [])
+
+
 @pytest.mark.parametrize("deed", [lambda: sys.modules.pop("torch"), lambda: sys.modules.update(torch=object())])
 def test_a_module_taken_away_or_replaced_is_there_again_at_once(around, deed):
     """What needs it next would import it for a second time, which torch doesn't survive, or get a mock."""

@@ -177,6 +177,11 @@ def test_traffic_is_unknown_where_inputs_are_read_in_part(call, whole):
     assert agree(Work(bytes=5.0), counted).bytes == 5.0
 
 
+def test_traffic_of_a_mean_of_random_numbers_is_no_four_bytes():
+    assert agree(Work(), count(lambda: torch.rand(1000).mean(), (), {})).bytes is None
+    assert agree(Work(), count(lambda: torch.rand(1000), (), {})).bytes == 4000.0
+
+
 # What a call is made of -----------------------------------------------------------------------------------------------
 
 
