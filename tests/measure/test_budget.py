@@ -18,7 +18,7 @@ from gpubench.runfile.schema import Case, Work
 from gpubench.supervise.progress import START_S, whole_s
 
 TESTS = Path(__file__).parent.parent
-COMMITTED = TESTS.parent / "results" / "epyc-2-cores" / "run.json"
+COMMITTED = TESTS.parent / "results" / "xeon-2-cores" / "run.json"
 FAST = [5.5e-6, 6.2e-6, 2.1e-5, 5.2e-5, 6.8e-5, 9.7e-5, 1.4e-3, 1.9e-3, 4.9e-3, 1.6e-2]
 """Seconds of ten calls that stand for those of ``quick`` on an H100, a tenth of them each: medians of what ``gpubench
 estimate results/xeon-2.80ghz/run.json --gpu H100 --format csv`` finds likely."""
