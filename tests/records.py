@@ -102,7 +102,7 @@ Time = str | float | tuple[float, ...] | Callable[[Any], Any]
 _WORK = ("flops", "bytes", "items", "unit", "operators")
 _MEASURED = ("latency", "cpu_s", "rounds", "iterations", "flags", "check", "precision", "transfer", "device_s",
              "launch_s", "device_reason", "parallel", "first_call_s", "memory_bytes", "energy_j", "steps",
-             "plain_s")  # fmt: skip
+             "plain_s", "uncounted")  # fmt: skip
 _UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 

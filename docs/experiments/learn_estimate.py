@@ -33,13 +33,14 @@ from zlib import crc32
 
 import msgspec
 
-from gpubench.estimate.datasheets import Gpu, find_card, read_cards
-from gpubench.estimate.model import (
+from gpubench.cards.datasheets import Gpu, find_card, read_cards
+from gpubench.cards.model import (
     BASES,
     DISPATCH_S,
     LEARNED,
     STREAMING,
     Factor,
+    Learned,
     Shares,
     arithmetic_s,
     learned_values,
@@ -203,11 +204,11 @@ def left_out(timings: Sequence[Timing], cards: Collection[Gpu]) -> dict[str, lis
     teaching = [each for each in timings if each.teaches]
     for name, own in grouped(each for each in timings if not each.teaches).items():
         card, shares = kept_apart(own[0].card, cards)
-        factors, cells = without(name, teaching, cards), [name]
+        learned, cells = Learned(without(name, teaching, cards), {}, shares), [name]
         unknown = lacking(card, "memory_reached")
         for kind, told in (*((kind, card) for kind in KINDS), ("elementwise", unknown)):
             chosen = [each for each in own if each.operator.kind == kind]
-            guesses = [(each, likely(each.work, "float32", told, factors, shares)) for each in chosen]
+            guesses = [(each, likely(each.work, "float32", told, learned)) for each in chosen]
             pairs = [(each, guess) for each, guess in guesses if not isinstance(guess, str)]
             within = statistics.fmean(guess.low_s <= each.seconds <= guess.high_s for each, guess in pairs)
             off = statistics.median(abs(guess.middle_s / each.seconds - 1) for each, guess in pairs)
@@ -287,7 +288,8 @@ def print_networks(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> float
             key = row["network"], int(row["tokens"]), int(row["batch"]), row["mode"]
             work = works[key] if key in works else works.setdefault(key, traced(*key))
             bare, shares = kept_apart(card, cards.values())
-            guess = likely(work, "float32", bare, without(card.name, timings, cards.values()), shares)
+            learned = Learned(without(card.name, timings, cards.values()), {}, shares)
+            guess = likely(work, "float32", bare, learned)
             bound_s = shortest(work, "float32", card).seconds
             assert not isinstance(guess, str), guess
             below += seconds < bound_s

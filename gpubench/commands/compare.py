@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="DIR", help=folder)
     add("--budget", type=read("budget"), metavar="S", help="time for measuring, in seconds (default: 900)")
     pairs = "highest number of fresh pairs of a benchmark (default: 20)"
-    add("--pairs", type=read("pairs"), default=20, metavar="N", help=pairs)
+    add("--pairs", type=read("pairs"), metavar="N", help=pairs)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown; 1 a proven slowdown, with --fail-missing also a missing benchmark, with"
@@ -62,8 +62,8 @@ def main(args: argparse.Namespace) -> int:
         from ..compare.interleaved import compare_in_turn
 
         found = compare_in_turn(args, terms, words)
-    elif args.pytest or args.paths or measuring:
-        raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
+    elif args.pytest or args.paths or measuring or {args.output, args.budget, args.pairs} != {None}:
+        raise UsageError("-o, --budget, --pairs, --paths, measuring options and what follows -- are for --interleave")
     else:
         add_runs(base, [args.base])
         add_runs(new, [args.new])

@@ -16,7 +16,7 @@ from ..runfile.quantities import listed, shorten
 from ..runfile.version import __version__
 
 if TYPE_CHECKING:
-    from ..estimate.datasheets import Gpu
+    from ..cards.datasheets import Gpu
     from ..estimate.outlook import Outlook
     from ..report.charts.pictures import Drawing
     from ..report.study import Study
@@ -252,8 +252,8 @@ def estimate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def estimate(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for a file or a name that can't be used."""
+    from ..cards.datasheets import read_cards
     from ..estimate import printing
-    from ..estimate.datasheets import read_cards
     from ..report.render import csv_text
 
     if args.listed:
@@ -280,7 +280,7 @@ def show_estimates(study: Study, estimates: Sequence[Outlook], every: bool = Tru
 
 def cards_named(names: Sequence[str]) -> list[Gpu]:
     """Return the cards of these names. Raises UsageError."""
-    from ..estimate.datasheets import find_card, read_cards
+    from ..cards.datasheets import find_card, read_cards
 
     cards = read_cards()[0] if names else {}
     return list({card.name: card for card in (find_card(name, cards) for name in names)}.values())

@@ -77,7 +77,7 @@ class Cause(Enum):
         self.head, self.text, self.advice, self.need = head, text, advice, need
 
     def remedy(self, in_turn: bool, has_threads: bool) -> str:
-        """The advice to a benchmark that was measured in turn already, or not, and whose work may have threads."""
+        """The advice to a benchmark that was measured in turn already, or not, and with work that may have threads."""
         eased = has_threads and self in (Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN)
         words = self.advice.replace(_BUSY, _USE_QUIETER) if in_turn else self.advice
         return words + ", or fewer --threads" * eased

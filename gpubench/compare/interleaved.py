@@ -36,7 +36,7 @@ from .verdict import INCONCLUSIVE, USUAL_SPREAD, Terms, Verdict
 TURN_DEADLINE_S = 600.0
 """Seconds that one benchmark may take, the limit of `gpubench run PATH`: a call of ten seconds is called several
 times."""
-BUDGET_S = 900.0
+BUDGET_S, PAIRS = 900.0, 20  # if no option says otherwise
 SCREENING_PAIRS, MOST_SCREENING = 3, 10
 """Screening pairs of every benchmark, and the most for benchmarks with more noise. Two would do, but on a busy
 machine one process in eight is held up."""
@@ -87,7 +87,8 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
 def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str]) -> Comparison:
     """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for a side
     that can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
-    if args.pairs < LEAST_FRESH:
+    most = PAIRS if args.pairs is None else args.pairs
+    if most < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     before, after = (find_environment(side, getattr(args, side), args.paths) for side in ("base", "new"))
     if before.interpreter == after.interpreter and os.path.abspath(args.base) != os.path.abspath(args.new):
@@ -109,7 +110,7 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
         if not set.intersection(*map(set, workloads.values())):
             contents = tuple(content_text(*entry) for entry in workloads.items())
             return Comparison((), (), (), terms.threshold, 0, contents=contents)
-        return _Session(args.budget or BUDGET_S, args.pairs, terms, turns).compare()
+        return _Session(args.budget or BUDGET_S, most, terms, turns).compare()
 
 
 class _Session:

@@ -80,7 +80,7 @@ def select(requests: Iterable[str]) -> list[Choice]:
 
 
 def in_use(among: Iterable[type[Device]] | None = None) -> list[Device]:
-    """Return the accelerators that this process has used so far, of all kinds or only of those in ``among``; none
+    """Return the accelerators that this process has used so far, of all kinds or only of the kinds in ``among``; none
     without torch, which isn't imported for that."""
     if "torch" not in sys.modules:
         return []

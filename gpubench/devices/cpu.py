@@ -1,4 +1,4 @@
-"""The CPU: a device whose work is done when the call returns."""
+"""The CPU, which has done its work when the call returns."""
 
 from __future__ import annotations
 

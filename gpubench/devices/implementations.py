@@ -34,7 +34,7 @@ class Implementation(ABC):
     module: ClassVar[str]
     """The module that is imported."""
     distributions: ClassVar[tuple[str, ...]] = ()
-    """Names, as pip knows them, of the packages whose versions are recorded."""
+    """Names, as pip knows them, of the packages that have a recorded version."""
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     """Dtypes that the library supports and people use."""
     variants: ClassVar[tuple[str, ...]] = ("eager",)

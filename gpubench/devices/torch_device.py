@@ -11,7 +11,7 @@ from .base import Device, Memory
 from .cpu import model
 
 torch: Any = lazy.torch
-"""PyTorch, some of whose functions have no types, and others only in some builds."""
+"""PyTorch; some functions have no types, and some builds lack functions."""
 
 
 class TorchDevice(Device):

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_fields
 
+from ..cards.datasheets import Gpu
+from ..cards.model import EAGER_S, NOTHING_LEARNED, OPERATORS_UNKNOWN, Bound, Likely, likely, shortest
 from ..report.rows import grouped
 from ..report.why import GAIN
 from ..runfile.flags import CONTENDED, DIFFERENT, judge
 from ..runfile.matching import is_expression, shown_name
 from ..runfile.quality import FORM, LAYOUT, fastest_way, job, library_label
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
-from .datasheets import Gpu
-from .model import EAGER_S, NOTHING_LEARNED, OPERATORS_UNKNOWN, Likely, likely, shortest
 
 MODELLED = "modelled"
 """The status of every estimate."""
 MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "science")
-"""Kinds of work whose sums don't stand for a single operator with learned factors."""
+"""Kinds of work with sums that don't stand for a single operator with learned factors."""
 ANY_WAY = ("eager", "compile", "graph")
 """Variants that count as one benchmark."""
 HOWS = {"TF32": "tf32", "autocast": "float16"}
@@ -62,32 +62,52 @@ class Job:
 
 @dataclass(frozen=True)
 class Outlook:
-    """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown,
-    ``likely_s`` the range of the GPU's time, ``basis`` the measurements that the range was compared with, ``cause`` the
-    reason why the GPU gains little."""
+    """A job on a card. ``note`` is the reason why there is no ``likely`` time, or no ``bound`` either."""
 
     job: Job
-    gpu: str
-    bound: str = ""
-    shortest_s: float | None = None
-    at_most: float | None = None
-    likely_s: tuple[float, float] | None = None
-    with_copies_at_most: float | None = None
+    card: Gpu
+    bound: Bound | None = None
+    likely: Likely | None = None
     note: str = ""
-    basis: str = ""
-    launches: bool = False
-    cause: str = ""
+
+    @property
+    def at_most(self) -> float | None:
+        """The largest possible speedup."""
+        return self.job.cpu_s / self.bound.seconds if self.bound else None
+
+    @property
+    def with_copies_at_most(self) -> float | None:
+        """The largest possible speedup if inputs and outputs are copied."""
+        link, copied = self.card.value("link"), self.job.copied_bytes
+        if self.bound is None or not link or copied is None:
+            return None
+        return self.job.cpu_s / (self.bound.seconds + copied / link)
 
     @property
     def probably(self) -> tuple[float, float] | None:
         """The likely speedups, the lowest first."""
-        return (self.job.cpu_s / self.likely_s[1], self.job.cpu_s / self.likely_s[0]) if self.likely_s else None
+        return (self.job.cpu_s / self.likely.high_s, self.job.cpu_s / self.likely.low_s) if self.likely else None
 
     @property
     def rate(self) -> tuple[float, float] | None:
         """The likely items per second, the lowest first; None if the items are unknown."""
         items = self.job.work.items
-        return (items / self.likely_s[1], items / self.likely_s[0]) if items and self.likely_s else None
+        return (items / self.likely.high_s, items / self.likely.low_s) if items and self.likely else None
+
+    @property
+    def cause(self) -> str:
+        """Why a GPU gains little, as :func:`gpubench.report.why.why` says of a measured one: empty if it gains more, or
+        if no figure says why."""
+        if not self.likely or not self.probably or not self.at_most:
+            return ""
+        if self.likely.launches:
+            return "Too small for these GPUs, which mostly wait for launches"
+        if self.probably[0] >= GAIN:
+            return ""
+        name, rate, usual = self.card.name, self.card.flop_per_s(self.job.dtype), self.card.flop_per_s("float32")
+        if self.job.dtype == "float64" and rate and usual and 4 * rate < usual:
+            return f"The {name} promises in float64 1/{usual / rate:.0f} of its float32"
+        return f"The {name}'s peaks allow no more" * (self.at_most < 2 * GAIN)
 
 
 def key_of(case: Case) -> tuple[object, ...]:
@@ -201,24 +221,17 @@ def _doubt(named: Result, work: Work, cpu_s: float, ceilings: Ceilings | None) -
 def outlook_of(job: Job, card: Gpu) -> Outlook:
     """Return the outlook of this job on this card, from physics and other cards' timings."""
     bound = shortest(job.work, job.dtype, card)
-    at_most = job.cpu_s / bound.seconds
     note = job.obstacle or job.doubt
     if not note and job.memory_bytes > USABLE * (card.value("capacity") or math.inf):
         note = f"doesn't fit into the memory of the {card.name}"
     if not note and job.dtype == "tf32" and card.value("tf32") is None:
         note = f"no figure of the {card.name} in TF32"
-    if not note and not bound.complete and at_most >= 1:
+    if not note and not bound.complete and job.cpu_s >= bound.seconds:
         note = _missing(job, card)
     if note:
-        return Outlook(job, card.name, note=note)
-    link, copied = card.value("link"), job.copied_bytes
-    copies = job.cpu_s / (bound.seconds + copied / link) if copied is not None and link else None
-    found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, with_copies_at_most=copies)
+        return Outlook(job, card, note=note)
     guess = _likely(job, card)
-    if isinstance(guess, str):
-        return replace(found, note=guess)
-    found = replace(found, likely_s=(guess.low_s, guess.high_s), basis=guess.basis, launches=guess.launches)
-    return replace(found, cause=_cause(found, card))
+    return Outlook(job, card, bound, note=guess) if isinstance(guess, str) else Outlook(job, card, bound, guess)
 
 
 def _likely(job: Job, card: Gpu) -> Likely | str:
@@ -232,19 +245,6 @@ def _likely(job: Job, card: Gpu) -> Likely | str:
     if isinstance(guess, str) or isinstance(other, str):
         return guess
     return replace(guess, middle_s=min(guess.middle_s, other.high_s), high_s=min(guess.high_s, other.high_s))
-
-
-def _cause(found: Outlook, card: Gpu) -> str:
-    """Return why a GPU gains little, as :func:`gpubench.report.why.why` does of a measured one: empty if it doesn't, or
-    if no figure says why."""
-    if found.launches:
-        return "Too small for these GPUs, which mostly wait for launches"
-    if not found.probably or found.probably[0] >= GAIN:
-        return ""
-    rate, usual = card.flop_per_s(found.job.dtype), card.flop_per_s("float32")
-    if found.job.dtype == "float64" and rate and usual and 4 * rate < usual:
-        return f"The {card.name} promises in float64 1/{usual / rate:.0f} of its float32"
-    return f"The {card.name}'s peaks allow no more" * bool(found.at_most and found.at_most < 2 * GAIN)
 
 
 def _missing(job: Job, card: Gpu) -> str:

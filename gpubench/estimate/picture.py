@@ -25,7 +25,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
     if not drawn:
         return None
     of = {id(line.answer): line.of for line in drawn}
-    roles = dict(zip(dict.fromkeys(each.gpu for each in estimates), ACCELERATORS, strict=False))
+    roles = dict(zip(dict.fromkeys(each.card.name for each in estimates), ACCELERATORS, strict=False))
     answers = [line.answer for line in drawn if line.answer]
     shown, rows, which = named_rows(
         answers, lambda row: [_mark(of[id(row)][gpu], role) for gpu, role in roles.items()], headings=False
@@ -48,4 +48,4 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
 def _mark(each: Outlook, role: str) -> RowMark:
     """Return the range as a bar; a bound alone as words."""
     low, high = each.probably if each.probably and (each.at_most or 0) >= 1 else (None, None)
-    return RowMark(None, role, cell(each, star=each.job.star).words, low, high, modelled=True)
+    return RowMark(None, role, cell(each).words, low, high, modelled=True)

@@ -8,6 +8,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from ..cards.datasheets import UNITS, Gpu
+from ..cards.model import learned_values
 from ..report import words
 from ..report.answer import AnswerRow, answer_rows, choose_rows
 from ..report.number import Number, Sign, State, seconds, times, times_range
@@ -15,24 +17,22 @@ from ..report.render import Column, Table, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
 from ..runfile.quantities import counted, listed, text
-from .datasheets import UNITS, Gpu
-from .model import learned_values
 from .outlook import MODELLED, Job, Outlook, key_of
 
 STARRED = "* busy or noisy: the CPU's time may be too long, and the speedup too large"
 VALUES: Sequence[Column[Outlook]] = (
     Column("id", lambda each: each.job.case.id),
     Column("how", lambda each: each.job.how),
-    Column("gpu", lambda each: each.gpu),
+    Column("gpu", lambda each: each.card.name),
     Column("cpu_s", lambda each: each.job.cpu_s),
     Column("cpu_way", lambda each: each.job.way),
-    Column("bound", lambda each: each.bound),
-    Column("shortest_s", lambda each: each.shortest_s),
+    Column("bound", lambda each: each.bound and each.bound.binds),
+    Column("shortest_s", lambda each: each.bound and each.bound.seconds),
     Column("at_most", lambda each: each.at_most),
     Column("probably_low", lambda each: each.probably and each.probably[0]),
     Column("probably_high", lambda each: each.probably and each.probably[1]),
-    Column("likely_low_s", lambda each: each.likely_s and each.likely_s[0]),
-    Column("likely_high_s", lambda each: each.likely_s and each.likely_s[1]),
+    Column("likely_low_s", lambda each: each.likely and each.likely.low_s),
+    Column("likely_high_s", lambda each: each.likely and each.likely.high_s),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
     Column("rate_low", lambda each: each.rate and each.rate[0]),
     Column("rate_high", lambda each: each.rate and each.rate[1]),
@@ -47,7 +47,7 @@ NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's 
 GUESS, LIMITS = "A range is a guess", "≤ and ≥ are limits from the datasheet"
 BEYOND = f">{MOST_SHOWN:g}×: a range above that"
 _MOST_LINES, _BESIDE = 6, 2
-"""Most lines of small print; most GPUs whose times stand beside the speedups, and not below them."""
+"""Most lines of small print; most GPUs with times beside the speedups, and not below them."""
 
 
 class Line(NamedTuple):
@@ -70,7 +70,7 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
     lines: dict[Hashable, list[Line]] = {}
     able = (each for each in estimates if not each.job.obstacle)
     for (key, how), members in grouped(able, lambda each: (key_of(each.job.case), each.job.how)).items():
-        of, job = {each.gpu: each for each in members}, members[0].job
+        of, job = {each.card.name: each for each in members}, members[0].job
         own = lines.setdefault(key, [])
         own.append(Line(f"\u2003{how}" if how else words.benchmark(job.case), None, of))
         if job.work.unit in PEOPLE_COUNT and not how and any(each.rate for each in members):
@@ -94,38 +94,38 @@ class Cell(NamedTuple):
 UNKNOWN = Cell("unknown")
 
 
-def cell(each: Outlook, bound: bool = False, star: str = "") -> Cell:
+def cell(each: Outlook, bound: bool = False) -> Cell:
     """``12–33×``, ``>200×``; ``12× to ≤ 33×`` if the range ends at the bound; ``≤ 2.6×`` if only a bound is known that
-    excludes something; or ``unknown``. With the ``bound`` behind it if that is wanted, and the CPU's ``star``."""
-    if each.at_most is None:
+    excludes something; or ``unknown``. With the ``bound`` behind it if that is wanted, and the CPU's star."""
+    most, star = each.at_most, each.job.star
+    if each.bound is None or most is None:
         return UNKNOWN
-    if each.at_most < 1:
-        return Cell(f"≥ {times(each.at_most)}{star}", limited=True)
-    limit = f"≤ {times(each.at_most)}{star}"
+    if most < 1:
+        return Cell(f"≥ {times(most)}{star}", limited=True)
+    limit = f"≤ {times(most)}{star}"
     if each.probably is None:
-        return Cell(limit, limited=True) if each.at_most <= MOST_SHOWN or each.bound == "memory" else UNKNOWN
+        return Cell(limit, limited=True) if most <= MOST_SHOWN or each.bound.binds == "memory" else UNKNOWN
     low, high = each.probably
-    if high >= each.at_most and low <= MOST_SHOWN:
+    if high >= most and low <= MOST_SHOWN:
         return Cell(f"{times(low)} to {limit}", limited=True)
-    beyond, limited = low > MOST_SHOWN and not bound, bound and each.at_most <= MOST_SHOWN
+    beyond, limited = low > MOST_SHOWN and not bound, bound and most <= MOST_SHOWN
     likely = f">{MOST_SHOWN:g}×" if beyond else times_range(low, high, "–")
     return Cell(likely + star + f", {limit}" * limited, limited, beyond)
 
 
-def _rate(gpu: str, line: Line) -> str:
+def _rate(each: Outlook) -> str:
     """``410–1,100`` items per second, with the bound where launches hide it: ``35–84, ≤ 1,100``."""
-    each = line.of[gpu]
-    most = (each.job.work.items or 0.0) / (each.shortest_s or 1.0)
-    bound = f", ≤ {_people_count(most)}" * bool(each.rate and each.launches)
-    return "–".join(map(_people_count, each.rate or ())) + bound
-
-
-def _time(gpu: str, line: Line) -> str:
-    """``1.0–2.1 ms``: the GPU's likely time; empty where the GPU can't be faster."""
-    each = line.of[gpu]
-    if line.rates or not each.likely_s or (each.at_most or 0.0) < 1:
+    if not (each.rate and each.likely and each.bound):
         return ""
-    low, high = (text(value, "s", 2) for value in each.likely_s)
+    most = (each.job.work.items or 0.0) / each.bound.seconds
+    return "–".join(map(_people_count, each.rate)) + f", ≤ {_people_count(most)}" * each.likely.launches
+
+
+def _time(each: Outlook) -> str:
+    """``1.0–2.1 ms``: the GPU's likely time; empty where the GPU can't be faster."""
+    if not each.likely or (each.at_most or 0.0) < 1:
+        return ""
+    low, high = (text(value, "s", 2) for value in (each.likely.low_s, each.likely.high_s))
     return f"{low.rpartition(' ')[0] if low.split()[-1] == high.split()[-1] else low}–{high}"
 
 
@@ -165,19 +165,19 @@ def legend(shown: Sequence[Outlook], bound: bool = False) -> list[str]:
 def table_of(lines: Sequence[Line], bound: bool) -> Table:
     """Return the table; with a ``bound`` the limits too. The times of few GPUs have columns, of many a line each."""
 
-    def gain(gpu: str, line: Line) -> str:
-        each, time = line.of[gpu], _time(gpu, line)
-        gained = _rate(gpu, line) if line.rates else cell(each, bound, each.job.star).words
-        return gained + f"\n{time}" * bool(time and not beside)
+    def time(gpu: str, line: Line) -> str:
+        return "" if line.rates else _time(line.of[gpu])
 
-    shown, gpus = (
-        [each for line in lines for each in line.of.values()],
-        dict.fromkeys(g for line in lines for g in line.of),
-    )
+    def gain(gpu: str, line: Line) -> str:
+        gained = _rate(line.of[gpu]) if line.rates else cell(line.of[gpu], bound).words
+        return "\n".join(filter(None, [gained, "" if beside else time(gpu, line)]))
+
+    shown = [each for line in lines for each in line.of.values()]
+    gpus = dict.fromkeys(each.card.name for each in shown)
     beside, signs = len(gpus) <= _BESIDE, legend(shown, bound)
     columns = [Column[Line]("benchmark", lambda line: line.label), Column[Line]("CPU", _cpu)]
     for gpu in gpus:
-        columns += [Column(gpu, partial(gain, gpu)), *[Column("GPU time", partial(_time, gpu))] * beside]
+        columns += [Column(gpu, partial(gain, gpu)), *[Column("GPU time", partial(time, gpu))] * beside]
     title = f"Estimated speedup over {base_of(lines, 'the CPU')}; GPU time ({MODELLED}, not measured)"
     if any(each.probably for each in shown):
         signs.insert(STARRED in signs, f"{GUESS}{_held(shown)}")
@@ -206,7 +206,7 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
 
 def _held(shown: Sequence[Outlook]) -> str:
     """Return the share of measured times within such ranges, of GPUs that the model hadn't seen."""
-    used = {each.basis for each in shown if each.probably}
+    used = {each.likely.basis for each in shown if each.likely}
     shares = [share for kind, ends in learned_values().held.items() if kind in used for share in ends]
     ends = dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares))) if shares else {}
     return f": on GPUs that the model hadn't seen, it held {' to '.join(ends)} of the times" if ends else ""
@@ -236,8 +236,8 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     more += "-k NAME shows all sizes, TF32, autocast; --format csv all."
     grid, small = table_of(shown, every), list[str]()
     for part in (grid.note if every else f"{grid.note} {more[:1].upper()}{more[1:]}", *foot(shown, estimates)):
-        wrapped = textwrap.wrap(part, width)
-        small += wrapped * (len(small) + len(wrapped) <= _MOST_LINES)
+        room = _MOST_LINES - len(small)
+        small += textwrap.wrap(part, width, max_lines=room, placeholder=" … (all: --format csv)") if room else []
     return [*terminal(grid, width, footnote=False), "", *small]
 
 

@@ -2,7 +2,7 @@
 
 It computes results on the CPU, once. A call then takes the time that ``gpubench estimate`` finds most likely on that
 card: each operator costs the host a launch, and the device its roofline times a factor that was learned from timings
-(:mod:`gpubench.estimate.model`). Times vary by about a percent, from a fixed seed, as on hardware.
+(:mod:`gpubench.cards.model`). Times vary by about a percent, from a fixed seed, as on hardware.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..cards.datasheets import Gpu, read_cards
+from ..cards.model import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 from ..devices import EIGHT_BITS, Load, Memory
 from ..devices.virtual import Peaks, SimulatedDevice, VirtualMachine
-from ..estimate.datasheets import Gpu, read_cards
-from ..estimate.model import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 
 CARD = "L4"
 """The card that is simulated."""

@@ -13,9 +13,9 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ..cards.datasheets import Gpu, find_card, read_cards
+from ..cards.model import likely, work_on
 from ..errors import UsageError
-from ..estimate.datasheets import Gpu, find_card, read_cards
-from ..estimate.model import likely, work_on
 from ..runfile.quantities import counted, ratio_text, seconds_text, text
 from ..runfile.runs import read
 from ..runfile.schema import OK

@@ -50,8 +50,8 @@ class Crossing(NamedTuple):
 
 
 def next_size(points: Sequence[Point], width: float = WIDTH) -> int | None:
-    """Return the size to measure after those of the grid; None once the crossing is known well enough, there is none,
-    or :data:`MOST` sizes didn't tell."""
+    """Return the size to measure after the sizes of the grid; None once the crossing is known well enough or there is
+    none, or if :data:`MOST` sizes didn't tell."""
     now, measured = crossing(points, width), {point.size for point in points}
     if now.answer != "unsure" or not now.size or len(points) >= MOST:
         return None

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import records
 
+from gpubench.cards.model import Bound, Likely, learned_values
 from gpubench.commands.cli import main
 from gpubench.commands.reading import cards_named, estimates_of, show_estimates
 from gpubench.commands.run import what_a_gpu_could_bring
-from gpubench.estimate.model import learned_values
 from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
 from gpubench.report.study import Study
@@ -214,6 +214,19 @@ def test_the_small_print_has_six_lines_at_most(networks, capsys, monkeypatch, ev
     assert max(map(len, small)) <= int(width)
 
 
+def test_reasons_that_do_not_fit_the_small_print_are_cut_and_not_left_out(save, capsys, monkeypatch):
+    one = network(measured(), "models.resnet", 8e9, 3e8, 0.1, 1e8)
+    for i in range(6):
+        one.bench(f"own.f{i}", cpu="1 ms", uncounted=f"an operator of kind {i} has no formula", n=1000)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["estimate", save("run.json", one), "-k", "own or resnet"]) == 0
+    small = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
+    assert len(small) == 6
+    assert any(line.startswith("Unknown: own.f0") for line in small)
+    assert small[-1].endswith(" … (all: --format csv)")
+
+
 PLAIN = measured().bench("speed.slug", cpu="1 ms", n=None, device="", dtype="", devices=()).data
 
 
@@ -350,9 +363,8 @@ def test_of_a_dtype_without_figures_nothing_is_likely(estimated):
     ],
 )
 def test_a_cell_says_what_is_likely_or_else_what_is_certain(at_most, probably, shown, with_bound):
-    each = Outlook(
-        SimpleNamespace(cpu_s=1.0), "L4", "", 1.0, at_most, probably and tuple(1 / x for x in probably[::-1])
-    )
+    bound, likely = at_most and Bound(1 / at_most, "", True), probably and Likely(1 / probably[1], 1.0, 1 / probably[0])
+    each = Outlook(SimpleNamespace(cpu_s=1.0, star=""), None, bound, likely)
     assert (cell(each).words, cell(each, bound=True).words) == (shown, with_bound)
 
 

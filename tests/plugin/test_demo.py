@@ -12,11 +12,11 @@ import torch
 from inprocess import gpubench as command
 
 import gpubench
+from gpubench.cards.datasheets import read_cards
+from gpubench.cards.model import DISPATCH_S, LEAST_KERNEL_S, Likely, likely, middle_s, shortest
 from gpubench.commands.notebook import magic
 from gpubench.devices import EIGHT_BITS, Load, find_device, kinds, present, select
 from gpubench.devices.virtual import VirtualMachine
-from gpubench.estimate.datasheets import read_cards
-from gpubench.estimate.model import DISPATCH_S, LEAST_KERNEL_S, Likely, likely, middle_s, shortest
 from gpubench.plugin.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S, Demo
 from gpubench.report.results import Results
 from gpubench.runfile.runs import read

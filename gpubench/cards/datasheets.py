@@ -88,4 +88,4 @@ def find_card(name: str, cards: Mapping[str, Gpu]) -> Gpu:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"nvidia|geforce|tesla|amd|intel|[^a-z0-9]", "", name.lower())
+    return re.sub(r"nvidia|geforce|tesla|amd|intel|graphics|\((r|tm)\)|[^a-z0-9]", "", name.lower())

@@ -30,9 +30,9 @@ about half is Python and PyTorch's dispatcher, measured with a small tensor on a
 OVERLAP = 1.5
 """Exponent of the norm: 1 for one after the other, infinity for both at once; the best of a few that were tried."""
 STREAMING = "streaming"
-"""The factor of elementwise work on a card whose memory somebody has measured, relative to that rate."""
+"""The factor of elementwise work on a card with a published rate of its memory, relative to that rate."""
 _LIKE = {"convolution": "product", "other": "elementwise"}
-"""The kind whose factor stands in for a kind of operator without a learned one."""
+"""The kind that lends its factor to a kind of operator without a learned one."""
 SAFETY, SAFETY_ABOVE_DATASHEET = 1.1, 1.2
 """Divisors of the bound: for a datasheet, and for one that the card exceeds (GeForce in half precision reached 1.16
 times theirs)."""
@@ -205,15 +205,14 @@ def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
     return Bound(parts[binds], binds, complete=len(parts) > 1)
 
 
-def likely(
-    work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | None = None, shares: Shares | None = None
-) -> Likely | str:
-    """Return the likely time, or the reason why there is none. If the operators are unknown, the sums stand for one."""
+def likely(work: Work, dtype: str, card: Gpu, learned: Learned | None = None) -> Likely | str:
+    """Return the likely time by ``learned`` factors and shares (default: the package's), or the reason why there is
+    none. If the operators are unknown, the sums stand for one."""
     operators, flops = work.operators, work.flops or 0.0
     if not operators and work.bytes:
         operators = (Operators(kind_by_sums(flops, work.bytes), 1, flops, work.bytes),)
         work = replace(work, operators=operators)
-    spans = work_on(operators, dtype, card, factors, shares)
+    spans = work_on(operators, dtype, card, learned)
     if isinstance(spans, str):
         return spans
     low_s, middle_s, high_s = (sum(getattr(span, end) for span in spans) for end in ("low_s", "middle_s", "high_s"))
@@ -229,21 +228,18 @@ def likely(
 
 
 def work_on(
-    operators: Sequence[Operators],
-    dtype: str,
-    card: Gpu,
-    factors: Mapping[str, Factor] | None = None,
-    shares: Shares | None = None,
+    operators: Sequence[Operators], dtype: str, card: Gpu, learned: Learned | None = None
 ) -> list[Likely] | str:
     """Return the likely time of each group of operators, without their launches, or the reason why there is none."""
-    factors = learned_values().kinds if factors is None else factors
+    learned = learned or learned_values()
+    factors = learned.kinds
     if dtype in card.emulates:
         return f"the {card.name} emulates {dtype}"
     if dtype not in PEAKS:
         return f"GPUs' figures in {dtype} are unknown"
     if not operators:
         return OPERATORS_UNKNOWN
-    rate, spans, others_s = reached(dtype, card, shares), list[Likely](), 0.0
+    rate, spans, others_s = reached(dtype, card, learned.shares), list[Likely](), 0.0
     for each in operators:
         kind = each.kind if each.kind in {*factors, "convolution"} else "other"  # as a newer version's kind is
         parts = parts_of((kind, each.flops / each.count, each.bytes / each.count), rate, card, factors)

@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from gpubench.errors import UsageError
-from gpubench.estimate.datasheets import UNITS, Gpu, Sourced, find_card, read_cards
-from gpubench.estimate.model import (
+from gpubench.cards.datasheets import UNITS, Gpu, Sourced, find_card, read_cards
+from gpubench.cards.model import (
     DISPATCH_S,
     LEAST_CALL_S,
     SAFETY,
     Factor,
+    Learned,
     Likely,
     Shares,
     learned_values,
@@ -19,12 +20,14 @@ from gpubench.estimate.model import (
     reached,
     shortest,
 )
+from gpubench.errors import UsageError
 from gpubench.estimate.outlook import jobs_of
 from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Operators, Work
 
 CARD = {"float32": 1e13, "half": 1e14, "float64": 5e11, "memory": 1e12, "cache": 1e7, "watt": 100.0, "link": 1e10}
-EXACT = {kind: Factor(1.0, 0.0, 0.5, 2.0) for kind in ("elementwise", "normalisation", "product")}
+FACTORS = {kind: Factor(1.0, 0.0, 0.5, 2.0) for kind in ("elementwise", "normalisation", "product")}
+EXACT = Learned(FACTORS, {}, Shares(0.0, 0.0, 1.0, 1.0))
 
 
 def card(name="Round", beats_datasheet=False, **figures):
@@ -62,7 +65,7 @@ def test_the_cache_spares_twice_its_size_and_no_more(nbytes, spared):
 
 
 def guessed(*args):
-    found = likely(*args, EXACT, Shares(0.0, 0.0, 1.0, 1.0))
+    found = likely(*args, EXACT)
     assert isinstance(found, Likely), found
     return found
 
@@ -87,7 +90,7 @@ def test_arithmetic_and_memory_overlap_in_part_and_the_nearer_they_are_the_highe
 
 def test_elementwise_work_streams_at_the_rate_that_was_published_of_a_card():
     work = Work(operators=(Operators("elementwise", 1, 0.0, 1e12),))
-    factors = EXACT | {"streaming": Factor(1.0, 0.0, 0.9, 1.05)}
+    factors = replace(EXACT, kinds=FACTORS | {"streaming": Factor(1.0, 0.0, 0.9, 1.05)})
     guesses = [likely(work, "float32", card(memory_reached=rate), factors) for rate in (None, 8e11)]
     assert [each.middle_s for each in guesses] == [1.0, 1.25]
     assert guesses[1].low_s == pytest.approx(0.9 * 1.25)
@@ -118,9 +121,9 @@ def test_what_is_likely_is_never_above_the_datasheet():
     ],
 )
 def test_half_to_twice_is_said_of_what_nothing_was_learned_of(kind, dtype, basis, low, high):
-    factors = {**EXACT, "product": Factor(2.0, 0.0, 0.75, 1.5)}
+    factors = replace(EXACT, kinds={**FACTORS, "product": Factor(2.0, 0.0, 0.75, 1.5)})
     work = Work(operators=(Operators(kind, 1, 1e13, 1.0),))
-    guess = likely(work, dtype, card(), factors, Shares(0.0, 0.0, 1.0, 1.0))
+    guess = likely(work, dtype, card(), factors)
     middle_s = 2e13 / card().flop_per_s(dtype)
     assert guess == Likely(
         pytest.approx(low * middle_s), pytest.approx(middle_s), pytest.approx(high * middle_s + DISPATCH_S), basis
@@ -246,7 +249,12 @@ def test_every_figure_has_a_source_that_is_listed():
     ("typed", "meant"),
     [("L4", "L4"), ("h100-sxm", "H100 SXM"), ("NVIDIA GeForce RTX 4090", "RTX 4090"), ("t4", "T4"),
      ("a100 80gb pcie", "A100 80GB PCIe"), ("A100", "A100 80GB SXM"), ("h100", "H100 SXM"), ("4090", "RTX 4090"),
-     ("Tesla T4", "T4"), ("A100-40GB-PCIe", "A100 40GB PCIe")],
+     ("Tesla T4", "T4"), ("A100-40GB-PCIe", "A100 40GB PCIe"),
+     # as PyTorch names them
+     ("Tesla P100-PCIE-16GB", "P100 PCIe"), ("Tesla V100-PCIE-16GB", "V100 PCIe"),
+     ("NVIDIA A100-SXM4-80GB", "A100 80GB SXM"), ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+     ("AMD Instinct MI300X", "MI300X"),
+     ("Intel(R) Arc(TM) B580 Graphics", "Arc B580")],
 )  # fmt: skip
 def test_cards_are_found_as_people_write_them(typed, meant):
     assert find_card(typed, read_cards()[0]).name == meant
