@@ -57,10 +57,9 @@ class Device(ABC):
     supports_graphs: ClassVar[bool] = False
     """Whether :meth:`capture_graph` works."""
 
-    @staticmethod
-    def now() -> float:
-        """Return the time in seconds on the clock of this kind; a simulated device has its own."""
-        return time.perf_counter()
+    now = staticmethod(time.perf_counter)
+    """The time in seconds on the clock of this kind. No module has a name for it, because a test may freeze time by
+    replacing such names. A simulated device has its own."""
 
     @classmethod
     @abstractmethod

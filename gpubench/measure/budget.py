@@ -6,8 +6,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..devices import Device, SimulatedDevice
@@ -15,8 +16,9 @@ from ..devices.lazy import torch
 from ..errors import OverBudget
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
-from .clock import MIN_ROUND, DeviceClock, repeat
-from .precision import computing, matmul_precision, torch_dtype
+from .clock import MIN_ROUND, DeviceClock
+from .precision import computing
+from .probes import ROUGH, product_rates, shortest
 
 FEWEST_ROUNDS, SLACK, MOST_DOUBTS = 3, 2.0, 2
 """Rounds that must fit in a budget; the factor by which an estimated case may exceed it, since one that may only just
@@ -108,29 +110,13 @@ class Rates:
             torch.set_num_threads(threads)
         return True
 
-    def _measured(self, device: Device, dtype: str) -> float:
-        """FLOP/s are from the difference between n = 512 and n = 256, which cancels a call's fixed cost."""
-        if not dtype:
-            source = torch.ones(2_000_000, device=str(device))
-            target = torch.empty_like(source)
-            return 2 * source.nbytes / self._shortest(device, lambda: target.copy_(source))
-        small_s = self._product(device, dtype, 256)
-        if small_s >= 0.02:
-            return 2 * 256**3 / small_s
-        large_s = self._product(device, dtype, 512)
-        step_s = large_s - small_s
-        return 2 * (512**3 - 256**3) / step_s if step_s > 0 else 2 * 512**3 / large_s
-
-    def _product(self, device: Device, dtype: str, n: int) -> float:
-        with matmul_precision(dtype):
-            a = torch.ones(n, n, dtype=torch_dtype(computing(dtype)), device=str(device))
-            return self._shortest(device, lambda: a @ a)
-
     @staticmethod
-    def _shortest(device: Device, call: Callable[[], Any]) -> float:
-        """Seconds of the shortest of up to 20 calls within about 50 ms: a busy machine rarely slows all of them."""
-        call()
-        return max(min(repeat(call, DeviceClock([device]), least=3, most=20, seconds=0.05)), 1e-9)
+    def _measured(device: Device, dtype: str) -> float:
+        if dtype:
+            return max(product_rates(device, computing(dtype), ROUGH).values(), default=math.inf)
+        source = torch.ones(2_000_000, device=str(device))
+        copy = partial(torch.empty_like(source).copy_, source)
+        return 2 * source.nbytes / shortest(copy, DeviceClock([device]), ROUGH.seconds)
 
     def estimate(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
         """Return the least seconds of one call, and the rate that they follow from in words; ``None`` and an empty text

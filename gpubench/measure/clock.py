@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from time import perf_counter, thread_time  # imported by name: a benchmark may patch time.perf_counter
+from time import thread_time  # imported by name, because a benchmark may replace time.thread_time
 from typing import Any
 
 from ..devices import Device, in_use, kinds
@@ -67,32 +67,28 @@ def repeat(
 
 
 def warm_up(
-    call: _Call, clock: Callable[[], float], *, seconds: float, first_s: float, before: _Call | None = None
+    next_call: Callable[[], Bound], clock: Callable[[], float], *, seconds: float, first_s: float, single: bool = False
 ) -> tuple[float, float]:
-    """Call for about ``seconds``; return the seconds of one call in the last block, without and with ``before``.
+    """Call for about ``seconds``; return the seconds of one call in the last block, without and with ``next_call``,
+    which prepares it.
 
-    The calls of a block share one wait. Each block has twice as many calls as the one before, up to 1000, or a single
-    one where ``before`` runs first. A stalled block is repeated and doesn't count, since the pause would be taken for
+    The calls of a block share one wait. Each block has twice as many calls as the one before, up to 1000, or a
+    ``single`` one that is prepared. A stalled block is repeated and doesn't count, since the pause would be taken for
     the calls' cost; ``first_s``, the seconds of an earlier call, reveals a stall in the first block.
     """
     shortest_s, warm_s, stalls, calls = first_s, 0.0, 0, 1
     while True:
-        begin = start = clock()
-        if before is not None:
-            before()
-            start = clock()
-        for _ in range(calls):
-            call()
-        end = clock()
-        call_s = (end - start) / calls
+        begin, block = clock(), Share(next_call, clock, 1, calls)
+        block.take_round()
+        round_s, call_s = clock() - begin, block.times[0] / calls
         shortest_s = min(shortest_s, call_s)
         if call_s > STALLED * shortest_s and stalls < MOST_STALLS:
             stalls += 1
             continue
-        warm_s += end - begin
+        warm_s += round_s
         if warm_s >= seconds:
-            return call_s, (end - begin) / calls
-        calls = 1 if before is not None else min(2 * calls, 1000)
+            return call_s, round_s / calls
+        calls = 1 if single else min(2 * calls, 1000)
 
 
 def settle_clocks(
@@ -141,7 +137,7 @@ class DeviceClock:
         accelerators = [device for device in self.devices if device.accelerator]
         plain = [device.synchronize for device in accelerators if device not in self._by_library]
         self._waits = [*self._by_library.values(), *plain]
-        self.now = accelerators[0].now if accelerators else perf_counter  # doesn't wait: times what the host does
+        self.now = next(iter(accelerators), Device).now  # doesn't wait: times what the host does
 
     def wait_by(self, device: Device, wait: _Call) -> None:
         """Wait for work that a library other than torch has queued on the device, by that library's own function."""
@@ -194,7 +190,7 @@ def timer() -> float:
         wait()
     for device in in_use(_watched):
         device.synchronize()
-    return perf_counter()
+    return Device.now()
 
 
 @dataclass(slots=True)
@@ -285,12 +281,6 @@ class Share:
         """Free the copies and the results."""
         self._current = None
         del self.places[1:], self._kept[:]
-
-    def note(self, flags: Iterable[Flag]) -> tuple[Flag, ...]:
-        """Add what was noticed; return all that was noticed during the rounds, which another test may have timed."""
-        known = {flag.name for flag in self.flags}
-        self.flags += [flag for flag in flags if flag.name not in known]
-        return tuple(self.flags)
 
 
 def take_turns(shares: Sequence[Share]) -> None:

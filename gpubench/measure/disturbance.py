@@ -7,15 +7,15 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from statistics import median, quantiles
+from statistics import correlation, median, quantiles
 
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores, family as relatives
-from ..devices.lazy import np, psutil, torch
+from ..devices.lazy import psutil, torch
 from ..runfile.flags import CONTENDED, FEW, NOISY, POWER_LIMITED, TOO_SHORT, Flag
 from ..runfile.quality import PLAUSIBLE, most, utilisation
 from ..runfile.quantities import seconds_text, text
@@ -69,7 +69,7 @@ def read_counters(devices: Sequence[Device], *, family: bool = False) -> Counter
         slowed += [_cause(device, reason) for reason in device.throttle_reasons()]
         slowed_s |= {_cause(device, reason): seconds for reason, seconds in device.throttled_s().items()}
         neighbours += device.other_processes() or 0
-    now_s = time.perf_counter()
+    now_s = Device.now()
     return Counters(now_s, own_s, busy, stolen, clocks, tuple(dict.fromkeys(slowed)), slowed_s, neighbours)
 
 
@@ -137,9 +137,8 @@ def throttling_flags(before: Counters, after: Counters) -> Iterator[Flag]:
             yield Flag(flag, ", ".join(seen))
 
 
-def noise_flags(times: Sequence[float], *, without_torch: bool = False) -> Iterator[Flag]:
-    """Yield ``noisy`` if the seconds per call of the rounds, in order of time, spread, begin slowly or drift, for which
-    a process ``without_torch`` doesn't look."""
+def noise_flags(times: Sequence[float]) -> Iterator[Flag]:
+    """Yield ``noisy`` if the seconds per call of the rounds, in order of time, spread, begin slowly or drift."""
     count = len(times)
     if count < FEW:
         return
@@ -153,9 +152,9 @@ def noise_flags(times: Sequence[float], *, without_torch: bool = False) -> Itera
     if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
         which = f"the first {first} rounds" if first > 1 else "the first round"
         seen.append(f"{which} took {begin / rest:.2f}× as long as the rest")
-    elif third >= 5 and not without_torch:
+    elif third >= 5:
         early, late = median(times[:third]), median(times[-third:])
-        if abs(_trend(times)) > DRIFT_Z and max(early / late, late / early) > DRIFT:
+        if max(early, late) > DRIFT * min(early, late) and abs(_trend(times)) > DRIFT_Z:
             seen.append(f"the last third took {late / early:.2f} times the first")
     if seen:
         yield Flag("noisy", "; ".join(seen))
@@ -164,11 +163,9 @@ def noise_flags(times: Sequence[float], *, without_torch: bool = False) -> Itera
 def _trend(values: Sequence[float]) -> float:
     """Return Spearman's rank correlation with time, times sqrt(n - 1): standard normal for ten or more values in random
     order, above 0 if they rise. Equal values share the mean of their ranks (M. G. Kendall, 1948)."""
-    if len(values) < 3 or len(set(values)) < 2:
-        return 0.0
-    _, places, repeated = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(repeated) - (repeated - 1) / 2)[places]
-    return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1]) * math.sqrt(len(values) - 1)
+    ordered = sorted(values)
+    ranks = [bisect_left(ordered, each) + bisect_right(ordered, each) for each in values]
+    return correlation(ranks, range(len(values))) * math.sqrt(len(values) - 1)
 
 
 def too_short_flags(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
@@ -186,7 +183,7 @@ def too_short_flags(round_s: float, call_s: float, wait_s: float) -> Iterator[Fl
 def calling_s() -> float:
     """Seconds that the call of an empty function takes in the loop that times all others."""
     nothing: Callable[[], None] = lambda: None  # noqa: E731 - what costs least
-    return min(repeat(nothing, time.perf_counter, least=5, most=5, calls=2000)) / 2000
+    return min(repeat(nothing, Device.now, least=5, most=5, calls=2000)) / 2000
 
 
 def impossible(
@@ -233,7 +230,7 @@ class SelfCheck:
             times_slower = round(ratio, None if ratio >= 10 else 1)
             slower = f"the cores: with {threads} threads a test took {times_slower} times as long as with 1"
         end_s = before.wall_s + BUSY_S
-        while time.perf_counter() < end_s:  # until the counters of CPU time have moved
+        while Device.now() < end_s:  # until the counters of CPU time have moved
             pass
         after = read_counters(())
         cores, others = len(affinity()), _taken(before, after)[0]
@@ -256,7 +253,7 @@ def canary(threads: int) -> CanaryTimes | None:
             torch.set_num_threads(count)
             product()
             product()
-            medians.append(median(repeat(product, time.perf_counter, least=5, most=CALLS, seconds=CANARY_S)))
+            medians.append(median(repeat(product, Device.now, least=5, most=CALLS, seconds=CANARY_S)))
     finally:
         torch.set_num_threads(threads)
     return CanaryTimes(threads, *medians)

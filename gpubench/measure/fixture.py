@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 from msgspec import convert, structs, to_builtins
@@ -126,7 +125,7 @@ class Gpubench:
         unit: str = "element",
         check: Callable[..., Any] | bool | str = True,
         setup: Callable[[], Any] | None = None,
-        devices: str | Iterable[str] = (),
+        devices: str | torch.device | Iterable[str | torch.device] = (),
         threads: int | None = None,
         steps: int | None = None,
     ) -> Gpubench:
@@ -156,8 +155,8 @@ class Gpubench:
         if not (isinstance(check, bool | str) or callable(check)):
             kind = type(check).__name__
             raise UsageError(f"check must be a function, True, False or a text with the reason, not {kind}")
-        names = (devices,) if isinstance(devices, str) else tuple(map(str, devices))
-        self.declaration = Request(None, (), {}, work, check, setup, names, threads, steps)
+        named = devices if isinstance(devices, Iterable) and not isinstance(devices, str) else (devices,)
+        self.declaration = Request(None, (), {}, work, check, setup, tuple(map(str, named)), threads, steps)
         return self
 
     def take_declaration(self) -> Request:
@@ -268,8 +267,10 @@ def _end_rounds(prepared: Prepared, share: Share, result: Any) -> Rounds:
     changed = given.changed() if given else []
     check = _check_last(prepared, result)
     before = dataclasses.replace(prepared.before, clocks=share.clocks)
-    flags = () if plan.home.simulated else tuple(disturbance.disturbed(before, after))
-    flags = (*share.note(flags), *calls.altered([] if plan.declared.writing else changed))
+    known = {flag.name for flag in share.flags}  # also of calls that were timed in turn
+    seen = () if plan.home.simulated else disturbance.disturbed(before, after)
+    share.flags += [flag for flag in seen if flag.name not in known]
+    flags = (*share.flags, *calls.altered([] if plan.declared.writing else changed))
     blocks = tuple(share.blocks)
     placed, spread = blocks if share.places else (), blocks if share.seconds else ()
     return Rounds(flags, check, result, share.latency_s, share.cpu_s, placed, spread, share.unplaced)
@@ -331,7 +332,7 @@ def time_plainly(plan: Plan) -> Any:
     """Time a few calls, and nothing else: no probe has raised the thresholds of glibc before. Return a result."""
     args, kwargs = plan.request.arguments()
     function = plan.library.prepared(apply(plan.case.variant, plan.request.function, plan.home), args, kwargs)
-    time_for = partial(repeat, lambda: function(*args, **kwargs), perf_counter, most=100_000)
+    time_for = partial(repeat, lambda: function(*args, **kwargs), Device.now, most=100_000)
     time_for(least=1, seconds=PLAIN_WARM_S)
     plan.session.plain_s = statistics.median(time_for(least=5, seconds=PLAIN_CALLS_S))
     return function(*args, **kwargs)
@@ -395,7 +396,7 @@ def record(
         if settings.flags_rounds:
             blocks = rounds.placed or rounds.spread
             level = levelled(times.data, blocks, int if rounds.spread else place_of) if blocks else times.data
-            raised += disturbance.noise_flags(level, without_torch=session.decide_torch())
+            raised += disturbance.noise_flags(level)
             raised += disturbance.too_short_flags(times.median * calls, times.median, wait_s)
         if launches or work.flops or work.bytes:
             share = fields.get("convolution_share") or 0.0
@@ -433,7 +434,8 @@ def implausible_flags(
     if flags and chosen and session.remeasured < MOST_REMEASURED:
         session.remeasured += 1
         # Products of this dtype alone: others take half a dozen seconds each where a CPU emulates them.
-        again = probes.measure_ceilings({chosen: known.throughput.keys() & {dtype}}, session.settings.effort)
+        doubted = {chosen: known.throughput.keys() & {dtype}}
+        again = probes.measure_ceilings(doubted, session.settings.effort, session.notices.append)
         session.ceilings[case.device] = known = known.raised(again.get(case.device, known))
         flags = list(disturbance.impossible(work, seconds, dtype, known, *terms))
     return flags

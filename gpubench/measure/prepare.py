@@ -378,18 +378,8 @@ class Preparation:
         plan, call_s, round_s = self.plan, 0.0, 0.0
         plan.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         if plan.times:
-            following: list[Bound] = [(call.function, call.args, call.kwargs)]
-
-            def before() -> None:
-                following[0] = plan.next_call(call)
-
-            def again() -> None:
-                function, args, kwargs = following[0]
-                function(*args, **kwargs)
-
-            call_again, between = (call.again or again, None) if plan.repeats else (again, before)
-            seconds = plan.preset.warmup
-            warm = partial(warm_up, call_again, plan.clock, seconds=seconds, first_s=first_s, before=between)
+            prepare, seconds = partial(plan.next_call, call), plan.preset.warmup
+            warm = partial(warm_up, prepare, plan.clock, seconds=seconds, first_s=first_s, single=not plan.repeats)
             rising = [plan.home] if plan.home.accelerator and plan.preset.warmup else []
             call_s, round_s = settle_clocks(warm, plan.clock, rising)
         # Not the peak of the rounds: some keep a call's result during the next one.

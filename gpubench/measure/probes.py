@@ -7,7 +7,6 @@ import contextlib
 import math
 import statistics
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -43,7 +42,8 @@ EFFORTS = {
     "quick": Effort(0.06, 0.12, 1 << 30),
     "full": Effort(0.2, 0.5, 1 << 32),
 }
-GLIMPSE = Effort(0.005, 0.02, 0)
+GLIMPSE, ROUGH = Effort(0.005, 0.02, 0), Effort(0.01, 0.004, 0)
+"""Enough to compare libraries, and to see that a call would take minutes: on a CPU products of n = 512 at most."""
 SIZES, TRANSFER_BYTES = [256 << step for step in range(7)], 1 << 26
 PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "read": (1, 1, lambda x: x.sum()),
@@ -66,9 +66,11 @@ Maker = Callable[["torch.Tensor"], Callable[[], Any]]
 """A function that makes the call which multiplies a matrix by itself."""
 
 
-def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dict[str, Ceilings]:
-    """Return the ceilings by device name, for the dtypes wanted of each. A device that fails has none, and a warning
-    says why."""
+def measure_ceilings(
+    wanted: Mapping[Device, Iterable[str]], effort: str, notify: Callable[[str], object]
+) -> dict[str, Ceilings]:
+    """Return the ceilings by device name, for the dtypes wanted of each. A device that fails has none; ``notify`` gets
+    the reason."""
     measured = {}
     for device, dtypes in wanted.items():
         names = sorted(dtypes)
@@ -76,7 +78,7 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
             simulated = _declared(device, names) if isinstance(device, SimulatedDevice) else None
             measured[str(device)] = simulated or _ceilings(device, names, EFFORTS[effort])
         except RuntimeError as error:
-            warnings.warn(f"gpubench: no ceilings of {device}: {' '.join(str(error).split())}", stacklevel=2)
+            notify(f"no % of peak of {device}, as measuring its peaks failed: {' '.join(str(error).split())[:200]}")
     return measured
 
 
@@ -86,7 +88,7 @@ def measure_products(dtypes: Iterable[str]) -> Ceilings:
 
 
 def _products(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
-    ways = {dtype: _ways(device, dtype, effort) for dtype in dtypes}
+    ways = {dtype: product_rates(device, dtype, effort) for dtype in dtypes}
     measured = Ceilings(throughput={dtype: max(rates.values()) for dtype, rates in ways.items() if rates})
     if device.accelerator:
         return measured
@@ -115,9 +117,9 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
             host = pinned_copy(host)
         for name, to, source in (("host_to_device", target, host), ("device_to_host", host, target)):
             copy = partial(to.copy_, source, non_blocking=True)
-            links[f"{name}_byte_per_s"] = host.nbytes / _shortest(copy, clock, effort.seconds)
+            links[f"{name}_byte_per_s"] = host.nbytes / shortest(copy, clock, effort.seconds)
     device.release_pinned_memory()
-    launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
+    launch_floor_s = shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
     return replace(products, bandwidth=bandwidth, launch_floor_s=launch_floor_s, **links)
 
 
@@ -128,7 +130,7 @@ def _bandwidth(device: Device, effort: Effort) -> Iterator[Bandwidth]:
         for level, footprint in footprints:
             count = footprint // _OF_EVERY_PATTERN * _OF_EVERY_PATTERN // 4 // arrays
             call = partial(operation, *(pool[i * count : (i + 1) * count] for i in range(arrays)))
-            seconds = _shortest(call, clock, effort.seconds)
+            seconds = shortest(call, clock, effort.seconds)
             if device.accelerator and seconds < LAUNCHED_S:
                 seconds = device_time(call, device, seconds, None).device_s or seconds
             yield Bandwidth(pattern, 4 * arrays * count, 4 * traffic * count / seconds, level)
@@ -164,7 +166,7 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     return [(next(level for level, cache in levels if nbytes <= cache), nbytes) for nbytes in sorted(sizes)]
 
 
-def _ways(device: Device, dtype: str, effort: Effort) -> dict[str, float]:
+def product_rates(device: Device, dtype: str, effort: Effort) -> dict[str, float]:
     """Return the FLOP/s of square products by library, the best over sizes that double while a call stays short, with
     the libraries in turn. PyTorch uses oneDNN's product in the layers of networks, and a BLAS for ``torch.mm``."""
     best: dict[str, float] = {}
@@ -181,7 +183,7 @@ def _ways(device: Device, dtype: str, effort: Effort) -> dict[str, float]:
             for name, maker in list(makers.items()):
                 try:
                     a = _random(n * n, device).view(n, n).to(torch_dtype(dtype)) if a is None else a
-                    seconds = _shortest(maker(a), clock, effort.seconds)
+                    seconds = shortest(maker(a), clock, effort.seconds)
                 except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
                     del makers[name]
                     continue
@@ -230,7 +232,7 @@ def _by_library(instance: Implementation, opened: contextlib.ExitStack) -> Maker
     return maker
 
 
-def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:
+def shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:
     """Least seconds per call over stretches of up to ``most`` calls that share one wait, for about ``seconds``."""
     call()
     call()

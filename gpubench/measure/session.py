@@ -107,7 +107,7 @@ class Session:
     ``agreed_threads`` are the CPU threads that an earlier process of the run chose, ``threads`` those in use.
     ``peaks``, by device name, may be an earlier process's; ``remeasured`` counts their repetitions because a result
     exceeded them. ``self_check``, ``before`` (time and load) and ``machine`` (its static facts) are read once. Without
-    torch (``skips_torch``, once decided), which takes seconds to import and makes garbage collection up to three times
+    torch (``skips_torch``), which takes seconds to import and makes garbage collection up to three times
     as slow, the machine is described without its accelerators.
     """
 
@@ -135,16 +135,15 @@ class Session:
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
     before: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
-    skips_torch: bool | None = None
+    skips_torch: bool = False
     choices: list[Choice] = field(default_factory=list)
     _libraries: tuple[str, ...] | None = None
 
-    def decide_torch(self) -> bool:
-        """Decide once whether this process does without torch: nothing that is measured uses it, or another library
-        that computes on accelerators."""
-        if self.skips_torch is None:
-            self.skips_torch = self.only_plain_tests and not _USING_ACCELERATORS.intersection(sys.modules)
-        return self.skips_torch
+    def note_tests(self, only_plain: bool) -> None:
+        """Note whether no measured test uses the fixture. This process does without torch if nothing that is measured
+        uses it, or another library that computes on accelerators."""
+        self.only_plain_tests = only_plain
+        self.skips_torch = only_plain and not _USING_ACCELERATORS.intersection(sys.modules)
 
     @property
     def preset(self) -> Preset:
@@ -178,7 +177,7 @@ class Session:
             if "float32" in dtypes and device.accelerator and not device.lacks("tf32"):
                 dtypes.add("tf32")
         self.use_threads()
-        self.peaks = probes.measure_ceilings(wanted, self.settings.effort)
+        self.peaks = probes.measure_ceilings(wanted, self.settings.effort, self.notices.append)
 
     @property
     def ceilings(self) -> dict[str, Ceilings]:
@@ -192,7 +191,7 @@ class Session:
 
     def check_machine(self) -> disturbance.SelfCheck:
         """Return the state of the machine before the first case; unknown without torch."""
-        if self.self_check is None and not self.decide_torch():
+        if self.self_check is None and not self.skips_torch:
             threads = self.use_threads()  # whose choice may check the machine
             self.self_check = self.self_check or disturbance.SelfCheck.of(threads, "")
         return self.self_check or disturbance.SelfCheck()
@@ -204,7 +203,7 @@ class Session:
 
     def process_flags(self) -> list[Flag]:
         """Return the flags of this process: disturbances at its start apply to all that it measures."""
-        accelerated = not self.decide_torch() and any(each.accelerator for each in self.present())
+        accelerated = not self.skips_torch and any(each.accelerator for each in self.present())
         texts = environment.unusual() if accelerated else []
         return [*self.check_machine().flags, *([Flag("switched", "; ".join(texts))] if texts else [])]
 
@@ -262,7 +261,7 @@ class Session:
         if self.threads:
             return self.threads
         keep_memory()
-        if self.decide_torch():
+        if self.skips_torch:
             self.threads = settings.threads or cores()
         elif self.only_plain_tests and settings.threads is None:
             self.threads = torch.get_num_threads()
@@ -279,7 +278,7 @@ class Session:
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """Use this session's threads and keep freed memory; among a project's own tests, restore both afterwards."""
-        if self.mode is not Mode.IN_PYTEST or self.decide_torch():
+        if self.mode is not Mode.IN_PYTEST or self.skips_torch:
             yield
             return
         try:
@@ -298,7 +297,7 @@ class Session:
     def describe_machine(self) -> dict[str, Any]:
         """Return static facts of the machine, read once, in the precision in which float32 cases are measured."""
         threads, label = self.use_threads(), self.settings.machine  # threads are set before the facts are read
-        if not self.machine and self.decide_torch():
+        if not self.machine and self.skips_torch:
             self.machine = environment.machine(label, full=False) | {"threads": threads}
         elif not self.machine:
             with matmul_precision("float32"):
@@ -308,4 +307,4 @@ class Session:
 
     def late_machine(self) -> dict[str, Any] | None:
         """Return the machine's facts with torch if a test imported it after they had been taken without."""
-        return environment.machine(self.settings.machine) if self.decide_torch() and "torch" in sys.modules else None
+        return environment.machine(self.settings.machine) if self.skips_torch and "torch" in sys.modules else None

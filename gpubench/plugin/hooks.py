@@ -135,7 +135,7 @@ class Plugin:
             if expression and len(items) < before:
                 left_out = counted(before - len(items), "benchmark")
                 notices.append(f"preset glance leaves out {left_out} that -k chooses: use --preset quick")
-        self.session.only_plain_tests = not _with(items, "gpubench")  # by all, so alike in each process
+        self.session.note_tests(only_plain=not _with(items, "gpubench"))  # by all, so alike in each process
         if self.session.mode is Mode.RUN:
             self._keep_missing(items)
 

@@ -8,9 +8,7 @@ import itertools
 import math
 import subprocess
 import sys
-import time
 import weakref
-from functools import partial
 
 import numpy as np
 import pytest
@@ -91,31 +89,47 @@ def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
         machine.launch(5e-6)
         machine.time_s += 60e-3 * (next(calls) in stalls)
 
-    call_s, round_s = warm_up(call, clock, seconds=0.05, first_s=13e-6)
-    assert call_s == round_s == pytest.approx(5e-6, rel=1e-2)
+    times = warm_up(lambda: (call, (), {}), clock, seconds=0.05, first_s=13e-6)
+    assert times == (pytest.approx(5e-6, rel=1e-2),) * 2
     assert clock() - begin - 60e-3 * len(stalls) >= 0.05  # it was warm for that long besides
 
 
 def test_what_is_always_slow_is_no_stall():
     """The first call was fast, all others are slow: three are doubted."""
     clock, machine = virtual_clock()
-    call_s, _ = warm_up(lambda: machine.launch(0.5), clock, seconds=0.05, first_s=1e-3)
+    call_s, _ = warm_up(lambda: (machine.launch, (0.5,), {}), clock, seconds=0.05, first_s=1e-3)
     assert call_s == pytest.approx(0.5, rel=1e-6)
     assert clock() == pytest.approx(4 * 0.5, rel=1e-6)
 
 
 def test_a_warm_up_with_a_setup_has_one_call_in_each_block():
     clock, machine = virtual_clock()
-    call, before = (partial(machine.launch, seconds) for seconds in (1e-3, 9e-3))
-    call_s, round_s = warm_up(call, clock, seconds=0.05, first_s=1e-3, before=before)
-    assert [call_s, round_s] == pytest.approx([1e-3, 1e-2], rel=1e-5)
+
+    def next_call():
+        machine.launch(9e-3)
+        return machine.launch, (1e-3,), {}
+
+    times = warm_up(next_call, clock, seconds=0.05, first_s=1e-3, single=True)
+    assert times == pytest.approx((1e-3, 1e-2), rel=1e-5)
 
 
-def test_a_cpu_keeps_real_time_by_a_clock_that_no_benchmark_patches(monkeypatch):
-    before, now, after = time.perf_counter(), DeviceClock([CPU])(), time.perf_counter()
-    assert before <= now <= after
-    monkeypatch.setattr(time, "perf_counter", lambda: -1.0)
-    assert DeviceClock([CPU])() > 0
+FROZEN = """
+import itertools, sys, time, pytest
+REAL, frozen = time.perf_counter, itertools.repeat(1.0, 100_000).__next__
+@pytest.fixture(autouse=True)
+def freeze(monkeypatch):
+    for place, module in list(sys.modules.items()):
+        for name, value in list(vars(module).items()) if place.startswith(("gpubench", "time")) else ():
+            if value is REAL:
+                monkeypatch.setattr(module, name, frozen)
+def test_ours(gpubench): gpubench(sorted, [2, 1])
+def test_plain(benchmark): benchmark(sorted, [2, 1])
+"""
+
+
+def test_the_clock_goes_on_in_a_test_that_freezes_time(bench):
+    """As freezegun does, by replacing all names of the function. A case was timed for ever."""
+    bench(FROZEN, "--gpubench-ledger=it.jsonl", usual=["--gpubench-preset=glance", "--gpubench-no-ceilings"], passed=2)
 
 
 QUEUED = """
@@ -172,11 +186,14 @@ def test_warm_up_lasts_until_the_power_limit_acts_under_heavy_load(share, call_s
     device = clock.devices[0]
     type(device).power_share = lambda self: share
 
+    def launch():
+        machine.launch(1e-3 if machine.time_s < 0.3 else 1.12e-3)
+
     def warm():
         for _ in range(50):
-            machine.launch(1e-3 if machine.time_s < 0.3 else 1.12e-3)
+            launch()
         clock()
-        return warm_up(lambda: machine.launch(1e-3 if machine.time_s < 0.3 else 1.12e-3), clock, seconds=0, first_s=1)
+        return warm_up(lambda: (launch, (), {}), clock, seconds=0, first_s=1)
 
     warmed, _ = settle_clocks(warm, clock, [device])
     assert warmed == pytest.approx(call_s, rel=1e-3)

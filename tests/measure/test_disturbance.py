@@ -1,6 +1,5 @@
 """What is flagged, and what isn't: from rounds, from the process, from ceilings, and by cases broken on purpose."""
 
-import math
 import os
 import random
 import subprocess
@@ -10,7 +9,6 @@ import time
 import numpy as np
 import pytest
 import torch
-from scipy import stats as scipy_stats
 
 from gpubench.devices.virtual import VirtualDevice
 from gpubench.measure import disturbance, probes
@@ -214,7 +212,7 @@ def raised(ran):
 
 
 def test_a_missing_wait_is_implausible(bench, monkeypatch):
-    monkeypatch.setattr(probes, "measure_ceilings", lambda wanted, preset: {"cpu": CEILINGS})
+    monkeypatch.setattr(probes, "measure_ceilings", lambda *_: {"cpu": CEILINGS})
     seen = raised(bench(NO_WAIT, "--gpubench-threads=1", usual=[JSON]))
     assert "times the measured peak (float32 matmul)" in seen["implausible"]
 
@@ -248,11 +246,3 @@ def test_a_clock_of_few_steps_is_no_drift(count):
     assert sum("the last" in reasons(times) for times in series) == 0
     rising = [1.0] * (count // 2) + [1.2] * (count - count // 2)
     assert "the last" in reasons(rising)
-
-
-@pytest.mark.parametrize("values", [[1.0] * 9 + [2.0], [3.0, 1.0, 2.0, 2.0], [5.0, 4.0, 3.0]])
-def test_a_trend_is_the_rank_correlation_with_time(values):
-    """Equal values share a rank: one late outlier among them is no trend."""
-    known = scipy_stats.spearmanr(values, range(len(values))).statistic * math.sqrt(len(values) - 1)
-    assert disturbance._trend(values) == pytest.approx(known)
-    assert disturbance._trend(values[:1] * 4) == disturbance._trend(values[:2]) == 0

@@ -263,7 +263,7 @@ def test_copies_return_the_pinned_memory_that_they_took_and_where_there_is_none_
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: pinned)
     assert probes.transfer([torch.ones(100)], [torch.ones(10)], host).in_pinned_s is not None
     assert host.returned == [True]
-    probes.measure_ceilings({host: []}, "smoke")
+    probes.measure_ceilings({host: []}, "smoke", print)
     assert host.returned == [True, True]
     pinned = False
     moved = probes.transfer([torch.ones(100)], [], host)
@@ -374,7 +374,7 @@ def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
 
 def test_each_pattern_counts_the_passes_over_its_arrays(monkeypatch):
     """In one second each; what is written in place was read before. All have one footprint."""
-    monkeypatch.setattr(probes, "_shortest", lambda call, clock, seconds: 1.0)
+    monkeypatch.setattr(probes, "shortest", lambda call, clock, seconds: 1.0)
     monkeypatch.setattr(probes, "_footprints", lambda device, effort: [("memory", 2410)])
     found = probes._bandwidth(CPU, probes.EFFORTS["smoke"])
     passes = {"read": 1, "in-place": 2, "copy": 1, "triad": 1, "write": 1}
@@ -399,7 +399,7 @@ def test_memory_begins_at_four_times_the_last_cache(monkeypatch, size, effort):
 
 def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
     shortest, device_s = {"value": 1e-5}, probes.device_time(lambda: None, VirtualDevice(), 1e-5, None)
-    monkeypatch.setattr(probes, "_shortest", lambda *_: shortest["value"])
+    monkeypatch.setattr(probes, "shortest", lambda *_: shortest["value"])
     monkeypatch.setattr(probes, "device_time", lambda *_: device_s._replace(device_s=2e-6))
     monkeypatch.setattr(probes, "_footprints", lambda *_: [("l2", 1 << 20)])
     monkeypatch.setattr(probes, "_random", lambda count, device: torch.zeros(count))
@@ -415,14 +415,14 @@ def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
 
 def test_accelerators_have_one_way():
     accelerator = type("Accelerator", (type(CPU),), {"accelerator": True, "memory": lambda self: None})()
-    assert set(probes._ways(accelerator, "float32", probes.EFFORTS["smoke"])) == {"torch"}
+    assert set(probes.product_rates(accelerator, "float32", probes.EFFORTS["smoke"])) == {"torch"}
 
 
 def test_peaks_that_a_run_disproves_are_measured_again_for_its_first_results(bench, pytester, monkeypatch):
     """They are 1000 times too low, and stay so."""
     low, products = Ceilings(throughput={"float32": 1e3, "float16": 1e3}), []
 
-    def measure(wanted, effort):
+    def measure(wanted, *_):
         products.extend(sorted(dtypes) for dtypes in wanted.values())
         return {"cpu": low}
 
@@ -437,8 +437,16 @@ def test_peaks_that_a_run_disproves_are_measured_again_for_its_first_results(ben
 def test_peaks_that_were_measured_again_are_those_of_the_run(bench, pytester, monkeypatch):
     low, high = (Ceilings(throughput={"float32": rate}) for rate in (1e3, 1e15))
     given = iter([low])
-    monkeypatch.setattr(probes, "measure_ceilings", lambda wanted, effort: {"cpu": next(given, high)})
+    monkeypatch.setattr(probes, "measure_ceilings", lambda *_: {"cpu": next(given, high)})
     source = "import torch\ndef test_it(gpubench): gpubench(torch.mm, *(gpubench.randn(64, 64),) * 2)"
     bench(source, usual=["--gpubench-threads=1", "--gpubench-ledger=run.ledger.jsonl"])
     made = assemble(read_ledger(pytester.path / "run.ledger.jsonl"))
     assert made["gpubench"]["ceilings"]["cpu"]["throughput"] == {"float32": 1e15}
+
+
+def test_a_device_that_fails_has_no_peaks_and_the_run_says_so_and_goes_on(bench, monkeypatch):
+    monkeypatch.setattr(probes, "_ceilings", raising(RuntimeError))
+    source = "import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(64))"
+    ran = bench(source, "-Werror", usual=["--gpubench-threads=1", "--benchmark-json=run.json"], passed=1)
+    assert "gpubench: no % of peak of cpu, as measuring its peaks failed: no driver" in ran.said
+    assert ran.data["gpubench"]["ceilings"] == {}

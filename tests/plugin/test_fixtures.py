@@ -23,9 +23,9 @@ pytestmark = [
 SUITE = """
 import pytest, torch
 from fake_backend import VirtualClock, backend, register
-from gpubench.measure import clock
+from gpubench.devices import Device
 virtual = VirtualClock(tick_s=1e-7)
-clock.perf_counter = register(virtual).clock.now
+Device.now = staticmethod(register(virtual).clock.now)
 def neg(x):
     virtual.sleep(1e-5)
     return -x

@@ -7,6 +7,7 @@ from types import SimpleNamespace as Made
 import pytest
 from inprocess import measure
 
+from gpubench.devices import Device
 from gpubench.measure import fixture
 from gpubench.plugin import plain_process
 from gpubench.plugin.plain_process import PlainProcess
@@ -42,7 +43,7 @@ def test_the_first_calls_of_a_process_whose_threads_share_a_core_are_no_times(mo
     def call():
         spent.append(spent[-1] + (15e-3 if len(spent) < 8 else 1e-3))
 
-    monkeypatch.setattr(fixture, "perf_counter", lambda: spent[-1])
+    monkeypatch.setattr(Device, "now", staticmethod(lambda: spent[-1]))
     monkeypatch.setattr(fixture, "apply", lambda variant, function, home: function)
     session, library = Made(plain_s=None), Made(prepared=lambda function, args, kwargs: function)
     request = Made(function=call, arguments=lambda: ((), {}))
