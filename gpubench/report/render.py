@@ -113,10 +113,10 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
         texts = [("" if cell is None else str(cell), None if _is_number(cell) else _BREAK) for cell in cells]
         rights.append(bool(rights) and all(joints is None for text, joints in texts if text))
         columns.append([(head, _SPACE if len(head) > _SHORT_HEAD else None), *texts])
-    widths = [max(cell_len(text) for text, _ in column) for column in columns]
+    widths = [max(cell_len(line) for text, _ in column for line in text.split("\n")) for column in columns]
     room = width - len(_GAP) * (len(widths) - 1)
     if sum(widths) > room:
-        least = [max(cell_len(part.rstrip()) for cell in column for part in _parts(*cell)) for column in columns]
+        least = [max(cell_len(line) for cell in column for line in _fold(*cell, 0)) for column in columns]
         least[0] = max(least[0], min(_NAME, max((cell_len(text) for text, _ in columns[0][1:]), default=0)))
     while sum(widths) > room and (able := [i for i, few in enumerate(least) if widths[i] > few]):
         widest = max(able, key=lambda i: widths[i] + len(_GAP) * (i < len(widths) - 1))
@@ -143,12 +143,14 @@ def _parts(text: str, joints: re.Pattern[str] | None) -> list[str]:
 
 
 def _fold(text: str, joints: re.Pattern[str] | None, width: int) -> list[str]:
-    """Return lines of at most ``width`` columns, where the joints allow that."""
-    lines = [text] if cell_len(text) <= width else [""]
-    for part in _parts(text, joints) * (not lines[0]):
-        if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
-            lines.append("")
-        lines[-1] += part
+    """Return the lines of a cell, of at most ``width`` columns, where the joints allow that."""
+    lines = list[str]()
+    for line in text.split("\n"):
+        lines.append("")
+        for part in [line] if cell_len(line) <= width else _parts(line, joints):
+            if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
+                lines.append("")
+            lines[-1] += part
     return [line.rstrip() for line in lines]
 
 
