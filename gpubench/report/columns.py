@@ -58,7 +58,7 @@ class Metric:
 
 _METRICS = (
     Metric("time_s", "s", "wall time, wait included: rounds' median, processes' median", _at("times.median_s")),
-    Metric("low_s", "s", "low end of the 95 % interval of the processes' medians; not of one process, nor if too noisy",
+    Metric("low_s", "s", "low end of the 95 % interval over processes, of one over its placements; empty if too noisy",
            _at("shown_interval.low")),
     Metric("high_s", "s", "high end of the same interval", _at("shown_interval.high")),
     Metric("latency_s", "s", "median seconds for one call and its own wait", _at("times.latency_s")),

@@ -147,15 +147,14 @@ class StartKind(StrEnum):
 class Start:
     """The size from which a device is faster; as a text it is a cell of a table.
 
-    It is ``low``, or lies between ``low`` and ``high``. ``estimated``: the latest size isn't a measured one.
-    ``also_below``: the device is faster at some smaller sizes too. ``doubt`` is the reason why the size is unknown.
+    It is ``low``, or lies between ``low`` and ``high``. ``also_below``: the device is faster at some smaller sizes too.
+    ``doubt`` is the reason why the size is unknown.
     """
 
     kind: StartKind
     name: str
     low: float = 0.0
     high: float = 0.0
-    estimated: bool = False
     noisy: bool = False
     also_below: bool = False
     doubt: str = ""
@@ -176,7 +175,7 @@ class Start:
         label, low = size_label(self.name), size_text(self.low, self.name)
         if self.kind is StartKind.BETWEEN:
             return f"{label} between {low} and {size_text(self.high, self.name)}"
-        if self.kind is StartKind.ABOUT or self.estimated:
+        if self.kind is StartKind.ABOUT:
             return f"{label} ≈ {rounded_size(self.low, self.name)}"
         return f"{label} = {low}"
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from ..runfile.facts import switches, threads_available
-from ..runfile.flags import Level, Quality, Reason
+from ..runfile.flags import Quality, Reason
 from ..runfile.quality import Basis, fastest_way, job, times_and_ratio
 from ..runfile.quantities import SWITCH, holds_words
 from ..statistics import intervals
@@ -160,11 +160,9 @@ class Pair:
         reasons = [reason for side in self.sides for reason in side.quality.why if reason is not Reason.ABOVE_PEAK]
         reasons += [Reason.FEW_THREADS] * self.few_threads
         _, low, high = self.values
-        unusable = [Reason.WAITED] * (Reason.WAITED in reasons)
-        if not unusable and too_noisy(low, high) and low <= 1 <= high:
-            unusable = [Reason.TOO_NOISY]
-        level = Level.UNUSABLE if unusable else Level.NOISY if reasons else Level.SOUND
-        return Quality(level, tuple(dict.fromkeys([*unusable, *reasons])))
+        undecided = too_noisy(low, high) and low <= 1 <= high
+        doubt = Reason.WAITED if Reason.WAITED in reasons else Reason.TOO_NOISY if undecided else None
+        return Quality(tuple(dict.fromkeys([*[doubt] * bool(doubt), *reasons])), doubt)
 
     @property
     def limit(self) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -12,9 +14,9 @@ from msgspec import structs
 
 from ..errors import RunFileError, clean
 from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Reason, judge
-from ..runfile.matching import KINDS, is_expression, matcher, names_of, nothing_matches
+from ..runfile.matching import KINDS, is_expression, matcher, names_of, nothing_matches, unmatched_words
 from ..runfile.quality import Utilisation, most, utilisation
-from ..runfile.quantities import shorten
+from ..runfile.quantities import listed, shorten
 from ..runfile.schema import MOST_NAMES, Case, Parallel, Process, Result, Run, Scalar, Times
 from ..statistics.intervals import Interval, median_interval
 from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, State, seconds, share
@@ -291,15 +293,16 @@ def _shared_params(cases: Collection[Case]) -> dict[str, frozenset[str]]:
 
 
 def matching_rows(rows: Sequence[Row], expression: str) -> list[Row]:
-    """Return the rows that an expression (``-k``) chooses. Raises UsageError if it chooses none."""
-    matches, matching = matcher(expression), []
-    for row in rows:
-        case = row.result
-        names = case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)
-        matching += [row] * matches(names)
+    """Return the rows that an expression (``-k``) chooses, and name words that match none on stderr. Raises UsageError
+    if it chooses none."""
+    cases = [(row, row.result) for row in rows]
+    names = [(c.id, c.device, c.implementation, c.fullname, row.facts.label, *names_of(c)) for row, c in cases]
+    matching = [row for row, _ in compress(cases, map(matcher(expression), names))]
     if not matching:
         presets = dict.fromkeys(row.run.preset for row in rows)
         raise nothing_matches(expression, (row.result.workload for row in rows), [*presets])
+    if unmatched := unmatched_words(expression, names):
+        print(clean(f"gpubench: -k: nothing matches {listed(unmatched)}"), file=sys.stderr)
     return matching
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -53,8 +52,8 @@ class Study:
     ``answered`` are the pairs of the answer: PyTorch's, if any, unless a baseline was named. ``single_device`` are the
     results of workloads that use one device; the others have pictures of their own.
 
-    All rows are named and paired once; :meth:`only` chooses rows, and changes no number. Raises UsageError for a
-    baseline that isn't there, and where the ``expression`` (``-k``) chooses nothing.
+    All rows are named and paired before the ``expression`` (``-k``) chooses some, which so changes no number. Raises
+    UsageError for a baseline that isn't there, and where the expression chooses nothing.
     """
 
     def __init__(
@@ -65,37 +64,23 @@ class Study:
         expression: str | None = None,
     ) -> None:
         self.runs = tuple(runs)
-        self._named_as_in_file = rows_of(runs)
-        self._every: list[Row] = words.name_apart(self._named_as_in_file)
-        self._measured = [row for row in self._every if isinstance(row, Measured)]
+        as_in_file = rows_of(runs)
+        every: list[Row] = words.name_apart(as_in_file)
+        self._measured = [row for row in every if isinstance(row, Measured)]
         self.baseline: Baseline | None = resolve(self._measured, baseline)
-        self.names = Names(self._measured or self._every)
-        self._pairs, self._left_out = find_pairs(self._measured, self.baseline, allow)
-        self._of_devices = bool(self._pairs)
-        if not self._pairs:
+        self.names = Names(self._measured or every)
+        self._pairs, left_out = find_pairs(self._measured, self.baseline, allow)
+        of_devices = bool(self._pairs)
+        if not of_devices:
             library = "numpy" if any(row.library == "numpy" for row in self._measured) else "torch"
             self._pairs = find_pairs(self._measured, Baseline(IMPLEMENTATION, library))[0]
-        self._choose(expression)
-
-    def only(self, expression: str) -> Study:
-        """Return a view of the rows that the expression chooses. Raises UsageError where it chooses none."""
-        view = copy(self)
-        for name in [name for name, value in vars(Study).items() if isinstance(value, cached_property)]:
-            vars(view).pop(name, None)
-        view._choose(expression)
-        return view
-
-    def _choose(self, expression: str | None) -> None:
-        self.rows = self._every
-        if expression is not None:
-            matching = {*matching_rows(self._named_as_in_file, expression)}
-            both = zip(self._named_as_in_file, self._every, strict=True)
-            self.rows = [row for as_in_file, row in both if as_in_file in matching]
+        chosen = {*(as_in_file if expression is None else matching_rows(as_in_file, expression))}
+        self.rows = [row for named, row in zip(as_in_file, every, strict=True) if named in chosen]
         self._shown = {*self.rows}
         self.measured = [row for row in self._measured if row in self._shown]
         self.pairs = [pair for pair in self._pairs if pair.other in self._shown]
-        self.device_pairs, self.library_pairs = (self.pairs, []) if self._of_devices else ([], self.pairs)
-        self.left_out = [(row, differences) for row, differences in self._left_out if row in self._shown]
+        self.device_pairs, self.library_pairs = (self.pairs, []) if of_devices else ([], self.pairs)
+        self.left_out = [(row, differences) for row, differences in left_out if row in self._shown]
         self.named_runs: dict[str, Run] = {row.run_name: row.run for row in self.rows}
         self.several_runs = len(self.named_runs) > 1
         torch = [] if self.baseline else [pair for pair in self.device_pairs if not pair.other.library]
@@ -275,12 +260,6 @@ class Crossing:
         self._sizes = [point.x for point in self.whole.points]
 
     @cached_property
-    def copies(self) -> Crossing | None:
-        """The crossover of the same line with copies; None of a line that has them, and if none were measured."""
-        copied = [pair.copies for pair in self.whole.items if pair.copies] if self.resident else []
-        return next((_crossing_of(line) for line in lines_of(copied, attrgetter("values"))), None)
-
-    @cached_property
     def doubtful(self) -> bool:
         """Whether vague times, or a single size, leave it open; not if all show the same side to be faster."""
         crossover, doubts = self.crossover, {pair.quality.doubt for pair in self.whole.items} - {None}
@@ -317,15 +296,11 @@ class Crossing:
         return Start(StartKind.ABOUT, name, crossover.size)
 
     def _surely_from(self) -> Start:
-        """Return the smallest of the largest sizes that are all faster, or the crossover with copies if that is certain
-        and smaller."""
+        """Return the smallest of the largest sizes that are all faster."""
         name, measured = self.whole.size_name, [*zip(self._sizes, self.whole.items, strict=True)]
         ahead = [x for x, _ in takewhile(lambda at: at[1].faster, reversed(measured))]
         if len(ahead) == len(measured) > 1:
             return Start(StartKind.EVERY, name)
-        copied = self.copies.start if self.copies else None
-        if copied and copied.kind is StartKind.ABOUT and copied.low <= min(ahead, default=math.inf):
-            return replace(copied, kind=StartKind.LATEST, estimated=True)
         return Start(StartKind.LATEST, name, ahead[-1]) if ahead else Start(StartKind.UNSURE, name)
 
     @property

@@ -6,7 +6,7 @@ Measuring raises the flags, with the evidence; every reader takes their meaning 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct, field
@@ -107,27 +107,17 @@ class Reason(StrEnum):
         return words.get(self.name, "")
 
 
-class Level(IntEnum):
-    """The use of a number: to be quoted; with a star; or only for bounds, where any are known."""
-
-    SOUND, NOISY, UNUSABLE = 0, 1, 2
-
-
 class Quality(NamedTuple):
-    """How good a time, or a ratio of two times, is; the reason for the level is the first."""
+    """How good a time, or a ratio of two times, is: the reasons ``why`` it has a star, the most serious first, and the
+    ``doubt`` for which no number is shown that is made of it."""
 
-    level: Level
     why: tuple[Reason, ...] = ()
-
-    @property
-    def doubt(self) -> Reason | None:
-        """The reason why no number is shown that is made of it."""
-        return self.why[0] if self.level is Level.UNUSABLE else None
+    doubt: Reason | None = None
 
     @property
     def star(self) -> str:
         """The sign beside the number."""
-        return "*" if self.level else ""
+        return "*" if self.why else ""
 
     @property
     def noisy(self) -> bool:
@@ -144,5 +134,4 @@ def judge(flags: Iterable[str], spread: float = 0.0) -> Quality:
     peak can't be true."""
     reasons = {_REASONS.get(name, Reason.NOISY) for name in flags if name not in (POWER_LIMITED, DIFFERENT)}
     why = tuple(reason for reason in Reason if reason in reasons or (reason is Reason.TOO_NOISY and spread > 1))
-    unusable = why[:1] in ((Reason.WAITED,), (Reason.ABOVE_PEAK,))
-    return Quality(Level.UNUSABLE if unusable else Level.NOISY if why else Level.SOUND, why)
+    return Quality(why, next((reason for reason in why[:1] if reason in (Reason.WAITED, Reason.ABOVE_PEAK)), None))

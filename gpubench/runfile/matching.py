@@ -76,7 +76,11 @@ def shown_name(workload: str) -> str:
 
 
 def _tokens(expression: str) -> list[str]:
-    return _TOKEN.findall(" ".join(expression.split()))  # the patterns would take the square of the number of spaces
+    """Return the words, operators and brackets, sizes as a table shows them included: ``n = 10⁷``."""
+    typed = " ".join(expression.split())  # the patterns would take the square of the number of spaces
+    typed = _POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), typed)
+    words = _TOKEN.findall(re.sub(r"(?<=\w)\s+=\s+(?=\w)", "=", typed))
+    return [word.rstrip(",") or word for word in words]
 
 
 def is_expression(workload: str) -> bool:
@@ -88,16 +92,14 @@ def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bo
     """A function that returns whether one of a benchmark's names matches. Raises :class:`UsageError`, which names the
     ``source`` of the expression. Python reads it, with a name in the place of each word and ``and`` between words side
     by side."""
-    typed = re.sub(r"(?<=\w)\s+=\s+(?=\w)", "=", " ".join(expression.split()))
     patterns: dict[str, str] = {}
     terms = [""]
-    for token in _tokens(_POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), typed)):
-        token = token.rstrip(",") or token
+    for token in _tokens(expression):
         if token not in ("and", "or", ")") and terms[-1] not in ("", *_OPERATORS[:4]):
             terms.append("and")
         terms.append(token if token in _OPERATORS else f"word_{len(patterns)}")
         if token not in _OPERATORS:
-            word = re.escape(token.lower())
+            word = re.escape(token.lower()).replace("…", ".*")  # the middle of a name that a table cuts out
             if "=" in token:  # a parameter and its whole value: n=64 isn't n=640
                 patterns[terms[-1]] = rf"(?<!\w){word}(?![\w.])"
             else:  # of the names, one a line, kinds of work stand in angle brackets

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ..statistics import intervals
 from ..statistics.intervals import INTERVAL, Interval
-from .flags import CONTENDED, FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Level, judge
+from .flags import CONTENDED, FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, judge
 from .quantities import text
 from .schema import Bandwidth, Ceilings, CpuFacts, Raised, Result, Run, Times, Work
 
@@ -292,7 +292,7 @@ def _stands_for(other: Result, result: Result) -> bool:
     if other.compute_dtype not in exact or passed[0] > passed[1] or job(other) != job(result):
         return False
     itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
-    return not itself and judge(flag.name for flag in other.flags).level < Level.UNUSABLE
+    return not itself and judge(flag.name for flag in other.flags).doubt is None
 
 
 def _surely_faster(times: Times, slower: Times) -> bool:

@@ -128,7 +128,7 @@ def _entries(root: Any) -> tuple[list[Any], bool]:
     if not plain and type(version) is int and version in (1, 2):
         remedy = "docs/experiments/convert_results.py of gpubench's source converts the file"
         raise RunFileError(f"{KEY}.schema_version: expected {schema.SCHEMA_VERSION}, found {version}: {remedy}")
-    if not plain and (version != schema.SCHEMA_VERSION or isinstance(version, bool)):
+    if not plain and version != schema.SCHEMA_VERSION:
         _refuse(f"{KEY}.schema_version", f"{schema.SCHEMA_VERSION}", version)
     return marks, plain
 

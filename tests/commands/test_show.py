@@ -55,6 +55,8 @@ def test_a_name_that_matches_nothing_is_refused_with_the_nearest_ones_first(run,
     assert all(name in captured.err for name in ("not cpu", *NAMES))
     assert main(["show", run, "-k", "c.tow"]) == 2
     assert "choose from c.two, " in capsys.readouterr().err
+    assert main(["show", run, "-k", "a.slow or c.tow or n = 8"]) == 0
+    assert capsys.readouterr().err == "gpubench: -k: nothing matches c.tow\n"
 
 
 @pytest.mark.parametrize(

@@ -258,16 +258,6 @@ def test_kinds_come_in_one_order_and_ones_own_work_first():
     assert len(studies.in_order([row("transfer.create", kind="copies")])) == 1  # there is nothing else
 
 
-@pytest.mark.parametrize(("copied", "said"), [(100.0, "n ≈ 100 at the latest"), (200.0, "n = 128 at the latest")])
-def test_the_latest_size_is_the_crossover_with_copies_only_if_that_is_smaller(copied, said):
-    line = Line(
-        "n", tuple(pair(y, y) for y in UP), tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), UP, strict=True))
-    )
-    crossing = Crossing(line, Crossover(72.4, CROSSES, 0.0, 79.0), 3, line)
-    vars(crossing)["copies"] = Crossing(line, Crossover(copied, CROSSES, copied - 9, copied + 9), 3, line)
-    assert crossing.start.place == f"from {said}"
-
-
 def test_the_star_of_a_size_is_explained_below_a_table():
     start = Start(StartKind.ABOUT, "n", 72.4, noisy=True)
     assert Table("", ("wins",), ((start,),)).footnote == "* noisy: may be far off."

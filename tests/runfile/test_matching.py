@@ -7,7 +7,7 @@ from gpubench.runfile.matching import KINDS, matcher, names_of
 from gpubench.runfile.schema import Case
 
 NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float32-n=64]", "cuda:0", "parallel"]
-NAMES += ["time.torch.add(a[0], f(b))[float32]", "n=10000000"]
+NAMES += ["time.torch.add(a[0], f(b))[float32]", "n=10000000", "separator_between_columns=4"]
 NAMES += names_of(Case("matmul.square", "cpu", kind="matmul", title="n × n"))
 
 KIND = KINDS["matmul"].words
@@ -17,11 +17,11 @@ CHOSEN = [
     "matmul and not float16", "matmul not float16", "conv or square", "(conv or square) and float32", "not(conv)",
     "matmul.square float32, n=64", "matmul.square float32, n = 64", "n = 10⁷",  # as a table shows it
     f"n × n {KIND}", f"{KIND.split()[0]} or networks",
-    "time.torch.add(a[0], f(b))", "torch.add(a[0], f(b)) or matmul", "square eager",
+    "time.torch.add(a[0], f(b))", "torch.add(a[0], f(b)) or matmul", "square eager", "separator_…en_columns=4",
 ]  # fmt: skip
 OTHERS = [
     "n=6", "m=64", "not parallel", "conv or square and float16", "not (conv or square)", "networks", "n = 10⁶",
-    "matmul.square float16, n=64", "torch.add(a, b)", "not eager",
+    "matmul.square float16, n=64", "torch.add(a, b)", "not eager", "separator_…en_columns=5",
 ]  # fmt: skip
 
 
