@@ -161,8 +161,8 @@ class Pair:
         reasons += [Reason.FEW_THREADS] * self.few_threads
         _, low, high = self.values
         undecided = too_noisy(low, high) and low <= 1 <= high
-        doubt = Reason.WAITED if Reason.WAITED in reasons else Reason.TOO_NOISY if undecided else None
-        return Quality(tuple(dict.fromkeys([*[doubt] * bool(doubt), *reasons])), doubt)
+        doubts = [Reason.WAITED] * (Reason.WAITED in reasons) or [Reason.TOO_NOISY] * undecided
+        return Quality(tuple(dict.fromkeys([*doubts, *reasons])), next(iter(doubts), None))
 
     @property
     def limit(self) -> float | None:

@@ -323,7 +323,9 @@ def size_parameter(results: Iterable[Result]) -> str | None:
 def number(result: Result, name: str | None) -> float | None:
     """The parameter's value if it can stand on a logarithmic axis."""
     value = result.params.get(name) if name else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 1e-100 < value < 1e100 else None
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:

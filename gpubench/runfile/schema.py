@@ -33,6 +33,7 @@ MOST_NAMES = 500  # different names of parameters in one table, which has a colu
 
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]  # a time, or an amount of work, of a size with finite ratios
+_Part = Annotated[float, Meta(ge=0, le=1e30)]  # of a call's work
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
@@ -55,8 +56,8 @@ class Operators(Struct, frozen=True, gc=False):
 
     kind: Annotated[str, _is("product, convolution, normalisation, elementwise, sort or other")]
     count: Annotated[Count, _is("how many")]
-    flops: Annotated[Amount, _is("floating-point operations that torch counts")]
-    bytes: Annotated[Amount, _is("bytes read and written; by a sort, once for each byte of a key")]
+    flops: Annotated[_Part, _is("floating-point operations that torch counts")]
+    bytes: Annotated[_Part, _is("bytes read and written; by a sort, once for each byte of a key")]
 
 
 class Work(Struct, frozen=True, gc=False):

@@ -72,7 +72,14 @@ def test_several_processes_give_the_time_an_interval():
 
 @pytest.mark.parametrize(
     ("values", "size"),
-    [((1, 2, 30), "x"), ((1e3, 1e6), "x"), ((0.25, 0.5, 1.0), None), ((1, 1), None), ((1, "a"), None)],
+    [
+        ((1, 2, 30), "x"),
+        ((1e3, 1e6), "x"),
+        ((0.25, 0.5, 1.0), None),
+        ((1, 1), None),
+        ((1, "a"), None),
+        ((1e200, 1e201), None),
+    ],  # which no axis holds
 )
 def test_the_only_whole_number_that_varies_is_the_size(values, size):
     one = run()

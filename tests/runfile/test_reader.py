@@ -17,12 +17,12 @@ from gpubench.report.study import Study
 from gpubench.report.words import device_label
 from gpubench.runfile import naming, runs, schema, writer
 from gpubench.runfile.runs import read_runs
-from gpubench.runfile.schema import Bandwidth, Case, Ceilings, Transfer, Work
+from gpubench.runfile.schema import Bandwidth, Case, Ceilings, Operators, Transfer, Work
 
 
 def one_case(**changes: Any) -> dict[str, Any]:
     case = Case("matmul.square", "cuda:0", "float32", {"n": 64}, threads=2, size="n", devices=("cuda:0",))
-    work = {"flops": 524288.0}
+    work = {"flops": 524288.0, "operators": [{"kind": "product", "count": 1, "flops": 524288.0, "bytes": 49152.0}]}
     mark = records.benchmark(case, 2e-5, work=work, medians=(1.9e-5, 2.1e-5))
     return records.run_file([mark], devices=(records.CPU, records.GPU), processes=2) | changes
 
@@ -94,7 +94,8 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
     result, unmeasured = run.results
     assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")
-    assert (result.case.id, result.work) == ("matmul.square[float32-cold-n=64]", Work(flops=524288.0))
+    work = Work(flops=524288.0, operators=(Operators("product", 1, 524288.0, 49152.0),))
+    assert (result.case.id, result.work) == ("matmul.square[float32-cold-n=64]", work)
     assert result.times.median_s == pytest.approx((1.9e-5 * 2.1e-5) ** 0.5)
     assert [process.median_s for process in result.times.processes] == [1.9e-5, 2.1e-5]
     assert [list(kept) for kept in result.times.samples] == [[1.9e-5], [2.1e-5]]
@@ -265,6 +266,7 @@ BAD: dict[str, list[Any]] = {
     f"{CASE}.data": [[1.0], [1.0] * 3, 1.0], CASE: [{}],
     "benchmarks[0].options.timer": ["perf_counter", None],
     f"{MEASURED_AT}.params[...]": [[1]], f"{MEASURED_AT}.precision[...]": [[1]],
+    f"{MEASURED_AT}.work.operators[0].bytes": [-1.0, 1e31],
     f"{MEASURED_AT}.work.flops": [0], f"{MEASURED_AT}.workload": [3, None], f"{MEASURED_AT}.devices": ["cuda:0"],
     f"{MEASURED_AT}.device_s": [-1e-6], f"{MEASURED_AT}.launch_s": [0], f"{MEASURED_AT}.energy_j": ["1"],
     f"{MEASURED_AT}.memory_bytes": [-1], f"{MEASURED_AT}.check.error": [-0.1], f"{MEASURED_AT}.transfer": [[1], {}],
