@@ -95,10 +95,10 @@ class Unmeasured(NamedTuple):
 class Session:
     """The state of a process that measures with these settings.
 
-    ``unmeasured`` are the cases without a result, by full name; ``planned`` the benchmarks of a list, with reasons to
-    skip; ``collected`` the cases to measure, ``raised`` their flags, ``checked`` the families of cases that passed.
-    ``begun``: whether a case with the fixture has begun; ``times``: whether anything is timed. ``absent`` libraries are
-    named by tests but aren't installed; ``notices`` are shown before anything is measured.
+    ``unmeasured`` are the cases without a result, by full name; ``collected`` the cases to measure, ``raised``
+    their flags, ``checked`` the families of cases that passed. ``begun``: whether a case with the fixture has begun;
+    ``times``: whether anything is timed. ``absent`` libraries are named by tests but aren't installed; ``notices`` are
+    shown before anything is measured.
 
     ``only_plain_tests``: no measured test uses the fixture, so threads stay as the suite has set them. A
     ``plain_process`` times a benchmark's calls in a process that returns freed memory; ``in_plain_process`` and
@@ -114,7 +114,6 @@ class Session:
     settings: Settings
     mode: Mode = Mode.IN_PYTEST
     unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
-    planned: list[dict[str, Any]] = field(default_factory=list)
     collected: list[Case] = field(default_factory=list)
     raised: list[tuple[Case, Flag]] = field(default_factory=list)
     checked: set[tuple[str, ...]] = field(default_factory=set)

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.skipping import evaluate_skip_marks
 from msgspec import structs
 
 from ..devices import register
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..measure.session import Mode, Session
-from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, cut_off, missing, read_ledger, recorded
+from ..runfile.ledger import LEDGER, Event, Ledger, assemble, cut_off, missing, read_ledger, recorded
 from ..runfile.matching import matcher, names_of, nothing_matches
 from ..runfile.naming import numbered, shared_stems
 from ..runfile.quantities import counted, listed, seconds_text
 from ..runfile.schema import KEY, Case
-from ..runfile.writer import fit, keep, write
+from ..runfile.writer import fit, keep, without_paths, write
 from ..supervise.process import NO_TESTS
 from . import STATE, recorder as outcomes
 from .demo import Demo
@@ -43,6 +44,14 @@ register(Demo)
 
 def _with(items: list[pytest.Item], fixture: str) -> list[pytest.Item]:
     return [item for item in items if fixture in fixture_names(item)]
+
+
+def _skip_by_mark(item: pytest.Item) -> str | None:
+    """Return why a test's marks skip it; None also for marks that pytest refuses when the test begins."""
+    with contextlib.suppress(Exception, pytest.fail.Exception):
+        if skip := evaluate_skip_marks(item):
+            return without_paths(skip.reason)
+    return None
 
 
 class Plugin:
@@ -172,17 +181,19 @@ class Plugin:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note why a file is skipped as a whole: its tests are in no table."""
-        if report.skipped and self.session.mode is Mode.RUN:
-            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self._skipped.append(f"{report.nodeid} ({reason.removeprefix('Skipped: ')})")
+        if report.skipped and self.session.mode in (Mode.RUN, Mode.PLAN):
+            self._skipped.append(f"{report.nodeid} ({outcomes.skip_reason(report)})")
 
     @outcomes.usage_errors()
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Begin the journal, or measure the peaks, unless nothing will be measured."""
-        if self._skipped:
-            self.session.notices.append(f"{SKIPPED_FILES}{listed(self._skipped, 3)}")
+        """Begin the journal, or measure the peaks, unless nothing will be measured. Raises UsageError if all files are
+        skipped."""
         if session.testsfailed or self.collected is None:
             return  # a file that can't be imported, or a -k that pytest refused
+        if self._skipped:
+            self.session.notices.append(f"skipped as a whole: {listed(self._skipped, 3)}")
+            if not self.collected:
+                raise UsageError(self.session.notices[-1])
         if launched():  # collections between rounds would empty the caches: a DDP step took 15% longer
             gc.collect()
             gc.freeze()
@@ -192,7 +203,8 @@ class Plugin:
             return
         chosen = {*_with(session.items, "benchmark")}
         tests = [item for item in self.collected if item in chosen]
-        timed = [item for item in tests if item.get_closest_marker("skip") is None]
+        skips = {item: _skip_by_mark(item) for item in tests}
+        timed = [item for item in tests if skips[item] is None]
         self._timed = [(self._cases[item.nodeid], RANKS in fixture_names(item)) for item in timed]
         self.session.collected = [self._cases[item.nodeid] for item in _with(timed, "gpubench")]
         marked = [item for item in self.collected if item.get_closest_marker("benchmark")]
@@ -203,14 +215,17 @@ class Plugin:
             from ..measure.ranks import device_counts
 
             self._ranks = {"cases": ranks, "count": max(device_counts())}
+        if plan := option("--gpubench-plan"):
+            estimated_s = self.session.estimated_s(self._timed)
+            rows = [outcomes.planned(item, self._cases[item.nodeid], skips[item]) for item in tests]
+            Path(plan).write_text(json.dumps(fit({"cases": rows, "estimated_s": estimated_s})), encoding="utf-8")
+            session.items.clear()
+            return
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
         off = option("benchmark_disable", False) and not option("benchmark_enable", False)
         off = off or workers or option("benchmark_skip", False)
         self.session.times = mode is not Mode.OFF and not off and not self._follows
-        if mode is Mode.PLAN:
-            for item in timed:  # by a mark, after which no plugin has anything to take down
-                item.add_marker(pytest.mark.skip(reason=outcomes.LISTED))
-        elif self.session.times:
+        if self.session.times:
             self._begin(session, tests)
 
     def _begin(self, session: pytest.Session, tests: list[pytest.Item]) -> None:
@@ -244,6 +259,11 @@ class Plugin:
         self.recorder = None
         runtestprotocol(item, log=False, nextitem=None)
 
+    @property
+    def _results_path(self) -> Path:
+        """The results file, wherever a test has gone since pytest was started."""
+        return self.config.invocation_params.dir / (self.config.getoption("benchmark_json", None) or "none.json")
+
     def _journal(self) -> Path | None:
         """Return the place of the journal: the supervisor's, or beside the results file, or in a folder of its own.
         None if no results are to be written."""
@@ -251,9 +271,9 @@ class Plugin:
         if self.session.mode is Mode.RUN:
             return Path(option("--gpubench-ledger"))
         asked = option("benchmark_json", None)
-        path = Path(asked or "none.json")
+        path = self._results_path
         if path.is_dir() or not path.parent.is_dir():
-            raise UsageError(f"{path}: no results file can be written there")
+            raise UsageError(f"{asked}: no results file can be written there")
         self.unwritten = bool(asked)
         if asked and (path.is_file() or not path.exists()):
             journal = path.with_suffix(".ledger.jsonl")
@@ -287,7 +307,7 @@ class Plugin:
         if "gpubench" in names or ("benchmark" in names and session.times):
             case = self._cases[item.nodeid]
             if "gpubench" in names:
-                if session.times and session.mode is not Mode.PLAN:
+                if session.times:
                     session.begin()
                 case, session.begun = structs.replace(case, threads=session.use_threads()), True
             self.attempts[item.nodeid] = outcomes.Attempt(case)
@@ -345,8 +365,6 @@ class Plugin:
         if (attempt := self.attempts.get(item.nodeid)) is None:
             return report
         outcomes.note_phase(self.session, attempt, item, report, call)
-        if self.session.mode is Mode.PLAN:
-            return report
         why = None if report.passed else outcomes.ruined()
         if report.when == "teardown" and (stuck := outcomes.end_test(self.session, attempt, item, self.recorder)):
             why = why or f"{', '.join(stuck)} can't be put back"
@@ -377,19 +395,16 @@ class Plugin:
             if self.recorder and self.session.mode is Mode.IN_PYTEST:
                 if self.unwritten:  # pytest-benchmark writes no file without a number
                     results = assemble(read_ledger(self.recorder.ledger.path))
-                    write(Path(self.config.getoption("benchmark_json")).resolve(), results)
+                    write(self._results_path.resolve(), results)
                 self.recorder.ledger.path.unlink(missing_ok=True)
             return result
         finally:
             if self._folder:
                 self._folder.cleanup()
-            if plan := self.config.getoption("--gpubench-plan"):
-                found = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._timed)}
-                Path(plan).write_text(json.dumps(fit(found), indent=1, allow_nan=False), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the benchmarks without a time, doubts about the times, and the command that reads the file."""
-        if not self.session.times or self.session.mode is Mode.PLAN:
+        if not self.session.times:
             return
         lines, path = outcomes.summary_lines(self.session), self.config.getoption("benchmark_json", None)
         if path and Path(path).exists():

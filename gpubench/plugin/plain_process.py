@@ -26,7 +26,7 @@ def begin_plain(session: Session, cases: Iterable[Case], run: Callable[[str], ob
     benchmark of a name; ``cases`` are all timed ones."""
     settings = session.settings
     wanted = session.mode is Mode.RUN and settings.first and settings.flags_rounds and "torch" in sys.modules
-    wanted = wanted and any(case.device == "cpu" for case in cases) and hasattr(os, "fork")
+    wanted = wanted and any(case.device == "cpu" for case in cases)
     return PlainProcess(session, run) if wanted and can_keep_memory() and not keeps_memory() else None
 
 

@@ -27,7 +27,7 @@ from ..devices.cpu import learn
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..measure import environment
 from ..measure.data import shortage
-from ..measure.session import Mode, Session, Unmeasured
+from ..measure.session import Session, Unmeasured
 from ..runfile.ledger import Event, Ledger, recorded
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, beginning, convert, percentiles, result_of
@@ -59,8 +59,6 @@ PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "estimate", "measure", "plugin", "runfile", "statistics")
 """Folders of the package whose code decides what a number means: a run is resumed only if this code is unchanged."""
 LONGEST_REASON = 500
-LISTED = "listed"
-"""Reason with which a benchmark that a run would measure is skipped by ``--list``."""
 _NO_COMPILER = re.compile(
     "Failed to find C compiler|No working C\\+\\+ compiler found|Cannot find a working triton installation"
     "|too old to be supported by the triton GPU compiler"
@@ -88,15 +86,15 @@ class Attempt:
     state: State | None = None
 
 
+def planned(item: pytest.Item, case: Case, skip: str | None) -> dict[str, Any]:
+    """Describe a benchmark for a list; ``skip`` is the reason if it wouldn't be measured."""
+    return case.as_dict() | {"fullname": item.nodeid, "library": shown_library(item), "skip": skip}
+
+
 def note_phase(session: Session, attempt: Attempt, item: pytest.Item, report: Any, call: pytest.CallInfo[None]) -> None:
     """Record the outcome of one phase of a test, and after its call the rounds of a plain benchmark."""
     status, reason = _outcome(report, call)
     reason = without_paths(reason)
-    if session.mode is Mode.PLAN:
-        if report.when == "setup":
-            shown = {"library": shown_library(item), "skip": None if reason == LISTED else reason}
-            session.planned.append(attempt.case.as_dict() | {"fullname": item.nodeid} | shown)
-        return
     if status == OK and report.when == "call":
         try:
             if attempt.fixture is not None and not attempt.fixture.called:
@@ -176,9 +174,13 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     if hasattr(report, "wasxfail"):
         return "skipped", f"expected to fail: {report.wasxfail or 'no reason given'}"
     if report.skipped:
-        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        return "skipped", text.removeprefix("Skipped: ")
+        return "skipped", skip_reason(report)
     return outcome_of(call.excinfo.value)
+
+
+def skip_reason(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """Return why pytest has skipped a file or a test."""
+    return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr).removeprefix("Skipped: ")
 
 
 def outcome_of(error: BaseException) -> tuple[str, str]:

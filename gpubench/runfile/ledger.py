@@ -44,8 +44,6 @@ RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"  # files of a run in its folde
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 _UNMERGED = "no number: its entries in the journal don't belong together"
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
-SKIPPED_FILES = "skipped as a whole: "
-"""How the line begins, in a session's notices and in the log, that names files with their reasons."""
 BEGINS, COMPLETE = b'{"event": "run"', b'{"event": "complete"}\n'
 
 Event = dict[str, Any]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from pluggy import HookimplMarker
 
 from ..errors import GpubenchError
-from ..runfile.ledger import SKIPPED_FILES, Ledger
+from ..runfile.ledger import Ledger
 from ..runfile.quantities import listed
-from .process import DIE_WITH, JOURNAL, NO_TESTS, PACKAGE, STACKS_ASKED, SUPERVISOR
+from .process import DIE_WITH, JOURNAL, PACKAGE, SUPERVISOR
 
 if TYPE_CHECKING:
     import pytest  # which a process that measures an expression does without
@@ -58,7 +58,6 @@ class Failures:
     def __init__(self, journal: str) -> None:
         self._ledger = Ledger(journal)
         self._uncollected: dict[str, str] = {}  # reasons by file
-        self._skipped: list[str] = []  # files, each with its reason
 
     @contextlib.contextmanager
     def noting(self) -> Generator[None, None, None]:
@@ -86,12 +85,6 @@ class Failures:
         if call.excinfo and not hasattr(node, "runtest"):
             self._uncollected[node.nodeid] = _text(call.excinfo.value)
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep why a file is skipped as a whole."""
-        if report.skipped:
-            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self._skipped.append(f"{report.nodeid} ({reason.removeprefix('Skipped: ')})")
-
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note the cause of pytest's end: an interrupt, a test, or files that can't be collected."""
         files, why = listed(reversed(self._uncollected), 3), [*self._uncollected.values()]
@@ -100,11 +93,6 @@ class Failures:
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note an error of pytest or of a plugin."""
         self._note(_text(excinfo.value))
-
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Note that no file is left to measure."""
-        if exitstatus == NO_TESTS and self._skipped:
-            self._note(f"{SKIPPED_FILES}{listed(self._skipped, 3)}")
 
     def _note(self, reason: str) -> None:
         first = next(filter(None, map(str.strip, reason.splitlines())), "pytest does not say why")
@@ -132,8 +120,8 @@ def become_child() -> None:
     if not os.environ.get("PYTHONSAFEPATH") and here != ours:
         hides = any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py"))
         sys.path[:] = [*sys.path, ours, here] if hides else [here, *sys.path]
-    if STACKS_ASKED is not None:  # even while the process hangs outside of Python
-        faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
+    # Python writes them even while this process hangs outside of it.
+    faulthandler.register(signal.SIGUSR2, file=sys.__stderr__ or 2, all_threads=True)
 
 
 def loaded_modules() -> dict[str, str]:

@@ -32,7 +32,7 @@ from .child import INSTALLED, is_installed
 from .project import Project, project_options, read_project
 from .supervisor import Supervisor, Unable
 
-_PYTHONS = [f"{env}/{part}" for env in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")]
+_PYTHONS = ".tox/measure/bin/python", ".venv/bin/python"
 _PROBE = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))"
 _PATIENCE_S = 20.0
 """Seconds that a checkout's Python may take to say whether it can measure."""

@@ -31,8 +31,6 @@ deadline replaces it."""
 LOG_LIMIT, LOG_TAIL = 100 * 1024**2, 1024**2
 """Bytes of a log at which all but its end is cut off, as a test may print without end, and bytes of that end."""
 PACKAGE = Path(__file__).resolve().parent.parent
-STACKS_ASKED: signal.Signals | None = getattr(signal, "SIGUSR2", None)
-"""The signal that makes a child write the stacks of its threads; ``None`` on Windows."""
 SUPERVISOR, JOURNAL, MODULES = "GPUBENCH_SUPERVISOR", "GPUBENCH_JOURNAL", "GPUBENCH_MODULES"
 """Environment variables: the supervisor's process number (a child with another parent has lost its supervisor), the
 path of the journal, and whether the journal names the files of the child's modules."""
@@ -136,8 +134,7 @@ def run_process(
             stdin=subprocess.DEVNULL, stdout=output.written, stderr=subprocess.STDOUT,
             env=_environment(interpreter.imports)
             | {JOURNAL: os.path.abspath(ledger), MODULES: "1" * interpreter.records_modules},
-            process_group=0 if os.name == "posix" else None,
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            process_group=0,
         )  # fmt: skip
         watch = _Watch(child, output, follower, deadline_s)
         with on_signals(watch.interrupt):
@@ -249,13 +246,9 @@ class _Watch:
 
     def kill(self) -> None:
         """End the child; one that hangs writes the stacks of its threads before."""
-        if STACKS_ASKED is not None and (self._timeout or self._lingering) and self._child.poll() is None:
-            before, latest = self._log.size, time.monotonic() + STACKS_S
-            with contextlib.suppress(OSError):
-                self._child.send_signal(STACKS_ASKED)
-            while self._log.size == before and time.monotonic() < latest:
-                time.sleep(POLL_S)
-            time.sleep(POLL_S)  # for the rest of the stacks
+        if (self._timeout or self._lingering) and self._child.poll() is None:
+            self._child.send_signal(signal.SIGUSR2)  # which the child handles so
+            time.sleep(STACKS_S)
         _signal(self._child, kill=True)
         self._child.wait()
 
@@ -287,9 +280,7 @@ def signal_or_code(code: int) -> str:
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
     """Ask pytest to finish, or end the child's whole process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            child.kill() if kill else child.send_signal(signal.CTRL_BREAK_EVENT)
-        elif kill:
+        if kill:
             os.killpg(child.pid, signal.SIGKILL)
         elif child.poll() is None:
             child.send_signal(signal.SIGINT)
@@ -297,9 +288,10 @@ def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
 
 @contextlib.contextmanager
 def on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """Handle SIGINT, SIGTERM and SIGHUP within this context."""
-    names = ("SIGINT", "SIGTERM", "SIGHUP")  # no SIGHUP on Windows
-    before = {number: signal.signal(number, handler) for name in names if (number := getattr(signal, name, None))}
+    """Handle SIGINT, SIGTERM and, unless nohup has started this process, SIGHUP within this context."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    numbers += [signal.SIGHUP] * (signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN)
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:

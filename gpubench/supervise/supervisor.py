@@ -132,7 +132,11 @@ class Supervisor:
 
     def _measure(self, index: int, ranks: bool, todo: Sequence[str] | None) -> bool:
         """Measure with one child; return whether another could measure the rest."""
-        options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
+        options = [
+            *self.options,
+            f"--gpubench-ledger={self.ledger.absolute()}",
+            f"--gpubench-process={index}/{self.processes}",
+        ]
         command = self.command(self.paths, options, self.interpreter.python)
         if ranks:
             launcher = [command[0], "-P", "-m", "gpubench.plugin.launcher"]

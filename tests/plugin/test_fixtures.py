@@ -169,8 +169,7 @@ def test_samples_keep_their_process(results):
     assert {tuple(process.index for process in result.times.processes) for result in results.values()} == {(0, 1)}
 
 
-def test_a_plan_calls_no_test_and_leaves_every_plugin_to_set_up_and_take_down(tmp_path):
-    """An error at the end of each would take pytest a tenth of a second to write down."""
+def test_a_plan_calls_no_test_and_sets_up_nothing(tmp_path):
     tests = """
 import pytest
 @pytest.fixture
@@ -185,7 +184,7 @@ class TestElsewhere:
     (tmp_path / "test_elsewhere.py").write_text(elsewhere + "def test_all(benchmark): benchmark(len, [])\n")
     options = ["-p", "no:cacheprovider", "-p", "no:randomly", "--gpubench-preset=smoke"]
     done = forked.pytest(*options, f"--gpubench-plan={tmp_path / 'plan.json'}", ".", cwd=tmp_path)
-    assert "3 skipped in" in done.stdout, done.stdout
+    assert "no tests ran" in done.stdout, done.stdout
     plan = json.loads((tmp_path / "plan.json").read_text())["cases"]
     assert {case["fullname"].partition("::")[2]: case["skip"] for case in plan} == {
         "test_called": None,

@@ -230,7 +230,8 @@ def test_our_marker_is_merged_into_the_tests_own_and_another_timer_is_overridden
 
 
 def test_pytest_benchmarks_own_options_keep_working(bench, pytester):
-    assert bench(CASE, "--benchmark-save=one", "--benchmark-min-rounds=9").ret == 0
+    pytester.makeini("[pytest]\naddopts = --benchmark-min-rounds=9")
+    assert bench(CASE, "--benchmark-save=one").ret == 0
     ran = bench(CASE, "--benchmark-compare=0001", "--benchmark-compare-fail=min:10000%", apart=True)  # which warns
     assert ran.ret == 0
     assert "(NOW)" in ran.said
@@ -252,6 +253,13 @@ def test_a_results_file_that_fails_to_be_written_leaves_the_journal(bench, pytes
     bench(CASE + "def test_it():\n    import os\n    os.mkdir('out.json')\n", "--benchmark-json=out.json")
     results = next(iter(read_runs([pytester.path / "out.ledger.jsonl"]))).results
     assert [result.status for result in results] == ["ok"]
+
+
+def test_a_file_that_leaves_the_working_folder_as_it_is_imported_loses_no_results(bench, pytester):
+    """pytest goes back, where no journal was."""
+    leaves = "import os\nos.mkdir('elsewhere')\nos.chdir('elsewhere')\n"
+    assert bench(leaves + CASE, apart=True, passed=1).names == ["test_neg"]
+    assert not list(pytester.path.rglob("*.ledger.jsonl"))
 
 
 @pytest.mark.parametrize("option", ["--benchmark-disable", "--benchmark-skip"])
@@ -346,6 +354,8 @@ def test_move(gpubench, n): pass
 """
     (row,) = bench(CASE + source, passed=1, skipped=1).rows
     assert row["reason"] == "needs a GPU; this run uses: cpu"
+    (row,) = bench(marked("devices='two accelerators'"), "--gpubench-device=demo", skipped=1).rows
+    assert row["reason"] == "needs two accelerators of a kind; this run uses: demo"
 
 
 def test_nothing_is_registered_without_our_prefix(bench):

@@ -27,7 +27,6 @@ def test_small(gpubench): gpubench(small, gpubench.randn(10))
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_a_call_that_makes_much_memory_is_timed_in_a_plain_process_too(tmp_path):
     ran = measure(tmp_path, BENCHMARKS, "--preset=glance", "--processes=1", "--device=cpu", "--threads=1")
     plain = {record["workload"]: record["plain_s"] for record in ran.records}

@@ -177,17 +177,24 @@ LEN = "def test_it(benchmark): benchmark(len, [])\n"
 
 def test_what_differs_in_each_process_costs_that_process_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    ran = measure(tmp_path, MIXED, "--processes=2", start=True)
+    ran = measure(tmp_path, MIXED, "--processes=3", start=True)
     assert ran.err.count("another id in each process") == 1
     assert "no fixture that times: test_marked" in ran.err
-    assert sorted(len(each.times.processes) for each in ran.run.results if each.times) == [1, 2]
+    assert sorted(len(each.times.processes) for each in ran.run.results if each.times) == [1, 3]
     resume(tmp_path)
+
+
+def test_a_file_that_changes_the_working_folder_as_it_is_imported_is_measured(tmp_path):
+    """The journal was looked for there."""
+    assert measure(tmp_path, f"import os\nos.chdir('/')\n{LEN}").statuses == {"it": "ok"}
 
 
 def test_a_file_that_is_skipped_as_a_whole_is_named_with_its_reason(tmp_path):
     ran = measure(tmp_path, "import pytest\npytest.importorskip('no_such_module')\n", code=2)
     assert "skipped as a whole: test_mine.py (could not import 'no_such_module'" in ran.err
     assert "has no test functions" not in ran.err
+    listed = gpubench_run("run", "test_mine.py", "--list", cwd=tmp_path)
+    assert (listed.returncode, "skipped as a whole: test_mine.py" in listed.stderr) == (2, True)
     (tmp_path / "test_other.py").write_text("import pytest\npytest.skip('later', allow_module_level=True)")
     assert "skipped as a whole: test_other.py (later)" in measure(tmp_path, LEN, also=["test_other.py"]).err
     for name in ("run.log", "run.ledger.jsonl"):

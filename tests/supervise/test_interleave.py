@@ -120,6 +120,10 @@ def test_a_pair_that_is_out_of_time_or_interrupted_does_not_count(turns: Interle
     with pytest.raises(OutOfTime):
         turns.pair(0, "screen")
     assert Fake.ended == []
+    turns.stop_at, started = -1, len(Fake.made)
+    with pytest.raises(OutOfTime):
+        turns.pair(3, "screen")
+    assert len(Fake.made) == started  # no process begins
     turns.stop_at, Fake.interrupt_at = 100, 2
     assert (turns.pair(1, "screen"), turns.interrupted) == (None, True)
     assert turns.pair(2, "screen") is None  # as after a signal between two processes

@@ -169,6 +169,10 @@ def test_repeats_are_a_line_now_and_then(clock, said):
     clock.now += EVERY_S
     shown.note(end(1, fullname="case 1"))
     assert said()[0].startswith("process 2 of 2: 2 of 40, ")
+    shown._bar.disable = False  # in a terminal, which has a bar instead
+    clock.now += EVERY_S
+    shown.note(end(1, fullname="case 2"))
+    assert not [line for line in said() if "process" in line]
 
 
 def test_an_estimate_has_two_digits():

@@ -26,7 +26,7 @@ from gpubench.commands import cli
 from gpubench.runfile.ledger import merge, pooled, read_ledger, recorded
 from gpubench.runfile.runs import read_runs
 from gpubench.runfile.schema import Case
-from gpubench.supervise import process as measuring
+from gpubench.supervise import process as measuring, supervisor
 from gpubench.supervise.child import Failures
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -173,12 +173,15 @@ ENDS = {
     "last line": ("print('..\\nlast words\\n.', flush=True); os._exit(3)", {"reason": "exited with 3: last words"}),
     "fatal error": ("print('Fatal Python error: A\\nThread 1:\\n  File x', flush=True); os._exit(3)",
                     {"reason": "exited with 3: Fatal Python error: A"}),
+    "a log that was cut": (f"print('x\\n' * 10_000, flush=True); {START[:-1]}, said=20_001); time.sleep(0.5);"
+                           " print('last words', flush=True); os._exit(3)", {"reason": "exited with 3: last words"}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ENDS)
 def test_a_process_that_ends_or_should_is_not_waited_for_and_tells_its_case_and_why(child, monkeypatch, how):
-    monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
+    for name, value in {"FAREWELL_S": 0.1, "LOG_LIMIT": 10_000, "LOG_TAIL": 1_000}.items():
+        monkeypatch.setattr(measuring, name, value)
     code, expected = ENDS[how]
     ended = child(code, 1000.0)
     assert {name: getattr(ended, name) for name in expected} == expected
@@ -198,6 +201,13 @@ def test_an_interrupt_that_a_child_ignores_kills_it_and_outlives_an_event_that_e
     assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
     with pytest.raises(KeyboardInterrupt):
         child(code, 100.0, lambda event: interrupt(event, ValueError()))
+
+
+def test_a_hangup_that_nohup_ignores_is_no_interrupt(child):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    ended = child(f"os.kill(os.getppid(), signal.SIGHUP); {FINISH}", 1000.0)
+    signal.signal(signal.SIGHUP, before)
+    assert (ended.finished, ended.interrupted) == (True, False)
 
 
 def test_a_hook_that_keeps_a_test_from_being_torn_down_costs_no_other_test(tmp_path):
@@ -390,6 +400,9 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch,
 def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, whole, monkeypatch):
     events, write = whole
     assert "publish" in events[0]["note"]
+    with monkeypatch.context() as changed:
+        changed.setattr(supervisor, "is_own", lambda path: False)  # in a folder of somebody else
+        resume(tmp_path, code=2)
     for key in ("inode", "device"):  # the same file: its place is what was written
         events[0][key] += 1
         write()
@@ -482,7 +495,6 @@ time.sleep(60)
         *(("", "def test_a(): pass\n", [word], 4, reason) for word, reason in (
             ("--nope", "unrecognized arguments: --nope"), ("nothing.py", "file or directory not found: nothing.py"),
             ("--gpubench-device=nope", "unknown device 'nope': choose from"))),
-        ("", "import pytest\npytest.skip('no', allow_module_level=True)\n", [], 5, "skipped as a whole: test_a"),
         ("1 / 0", "", [], 4, "ZeroDivisionError: division by zero"),
         ("def pytest_runtest_protocol(): raise ExceptionGroup('two', [KeyError('a'), KeyError('b')])",
          "def test_a(): pass\n", [], 3, "KeyError: 'a'"),
