@@ -25,8 +25,9 @@ FEWEST_ROUNDS, SLACK, MOST_DOUBTS = 3, 2.0, 2
 miss it is tried; and most repetitions of a rate measurement whose result would cause a benchmark to be skipped."""
 SPREAD_S = 2.0
 """Seconds of the rounds of a single expression: the speed of a shared machine changes in phases of 0.3 to 5 s."""
-MOST_ROUNDS, LEAST_CALL_S = 1000, 1e-8
-"""Most rounds of a case, unless its preset has more at least; and seconds that no call of Python falls below."""
+MOST_ROUNDS, LEAST_CALL_S, MOST_TIMES = 1000, 1e-8, 4.0
+"""Most rounds of a case, unless its preset has more at least; seconds that no call of Python falls below; and how many
+times a preset's ``max_time`` the rounds may take, since later calls may be slower than the first ones."""
 COMPILE_S, RANKS_S, RANKS_START_S, ENERGY_S = 15.0, 2.0, 4.0, 1.0
 """Estimated seconds to compile a small network, to measure a case of several processes, and to start these; seconds
 over which energy is counted."""

@@ -195,8 +195,9 @@ def timer() -> float:
 
 @dataclass(slots=True)
 class Share:
-    """A call's rounds: ``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of the rounds taken, and
-    ``blocks`` the numbers of rounds in each block.
+    """A call's rounds: ``rounds`` rounds of ``calls`` calls each, or at least ``least`` if calls get so slow that they
+    take more than ``most_s``; ``times`` are the seconds of the rounds taken, and ``blocks`` the numbers of rounds in
+    each block.
 
     ``next_call`` returns the function of a round with its arguments; it runs untimed before each. ``result`` is that of
     the last round, where a round has one call. ``collects`` leaves Python's garbage collector on. ``flags`` is one list
@@ -211,6 +212,8 @@ class Share:
     clock: Callable[[], float]
     rounds: int
     calls: int = 1
+    least: int = 1
+    most_s: float = math.inf
     collects: bool = False
     places: list[Bound] = field(default_factory=list)
     unplaced: str = ""
@@ -253,9 +256,10 @@ class Share:
 
     def take_block(self, block: int, blocks: int) -> None:
         """Take the rounds of a block: its part of :attr:`rounds`, or of :attr:`seconds`."""
-        taken, rounds = len(self.times), self.rounds * (block + 1) // blocks
-        end_s = None if self.seconds is None else self.clock() + self.seconds / blocks
-        while len(self.times) < rounds if end_s is None else len(self.times) == taken or self.clock() < end_s:
+        taken, least = len(self.times), math.ceil(self.least / blocks)
+        most = math.inf if self.seconds else self.rounds * (block + 1) // blocks
+        end_s = self.clock() + (self.seconds or self.most_s) / blocks
+        while (count := len(self.times)) < most and (count < taken + least or self.clock() < end_s):
             self.take_round()
         self.blocks.append(len(self.times) - taken)
 

@@ -217,7 +217,7 @@ class Preparation:
                 torch.manual_seed(plan.session.settings.seed)
                 function(*args, **kwargs)  # it makes the parameters
         self._name_dtype(dtypes_of((function, calls.attribute(function, "__self__"), args, kwargs)))
-        further = tuple(map(_present, request.devices))
+        further = tuple(map(require_device, request.devices))
         self._use([*further, *self._devices_of(function, args, kwargs, further=further)])
         timed = plan.library.prepared(apply(self.case.variant, function, plan.home), args, kwargs)
         if isinstance(plan.home, SimulatedDevice):
@@ -244,13 +244,15 @@ class Preparation:
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """Return the devices of tensors, except single numbers. Raises UsageError for others than the case names."""
         home = self.plan.home
-        used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta} - {home.torch_name}
+        used = {str(require_device(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta} - {
+            home.torch_name
+        }
         if others := sorted(used - {str(home), *map(str, further)}):
             how = f"move it, or say gpubench.declare(devices={others!r}) if that is what you measure"
             if self.plan.session.settings.brief:
                 how = "make all tensors in the setup, or with device=device"
             raise UsageError(f"a tensor of this case is on {', '.join(others)}, not on {home}: {how}")
-        return [_present(name) for name in sorted(used)]
+        return [require_device(name) for name in sorted(used)]
 
     def _use(self, devices: Iterable[Device]) -> None:
         clock = self.plan.clock
@@ -401,48 +403,44 @@ def plan_rounds(prepared: Prepared) -> Share:
     preset = dataclasses.replace(plan.preset, max_time=budget.SPREAD_S) if plan.spreads else plan.preset
     before_s = None if plan.repeats else prepared.round_s - prepared.call_s
     share.rounds, share.calls = budget.plan(call_s, preset, before_s)
+    share.least, share.most_s = preset.min_rounds, budget.MOST_TIMES * preset.max_time
     if plan.spreads:
         share.halfway = plan.session.measure_ceilings
         share.seconds = budget.SPREAD_S if share.rounds >= ROUNDS_EACH * PLACEMENTS else None
-    if plan.session.settings.flags_rounds and plan.session.settings.processes == 1:
-        _place(prepared, share)
+    on_cpu = not (plan.home.accelerator or plan.home.simulated or len(plan.clock.devices) > 1)
+    if plan.session.settings.flags_rounds and plan.session.settings.processes == 1 and on_cpu:
+        try:
+            share.places = [*_placements(prepared, share)]
+        except Uncopyable as reason:
+            share.unplaced = str(reason)
+            share.release()
     # The device's clocks have risen by now; from here on they must not fall.
     share.clocks = disturbance.read_counters(plan.clock.devices).clocks
     return share
 
 
-def _place(prepared: Prepared, share: Share) -> None:
-    """Let copies of the call at other addresses take a part of the rounds, or give the reason against it."""
-    plan, call = prepared.plan, prepared.call
-    if plan.home.accelerator or plan.home.simulated or len(plan.clock.devices) > 1:
-        return
+def _placements(prepared: Prepared, share: Share) -> Iterator[Bound]:
+    """Yield the call and its copies at other addresses. Raises :class:`.Uncopyable`, with the reason against them."""
+    plan, call, memory = prepared.plan, prepared.call, prepared.plan.home.memory()
     if prepared.case.variant not in ("eager", "autocast"):
-        share.unplaced = f"it is run as {prepared.case.variant}"
-    elif call.again is None or plan.flush is not None or plan.declared.writing:
-        share.unplaced = "its data are prepared for each round, or overwritten"
-    elif prepared.given and prepared.given.changed():
-        share.unplaced = "the call changes what it uses"
-    elif share.rounds < ROUNDS_EACH * PLACEMENTS:
-        share.unplaced = "it has few rounds"
-    memory, limit = plan.home.memory(), 2 * ([*(cache_sizes() or {}).values()] or [_USUAL_CACHE])[-1]
+        raise Uncopyable(f"it is run as {prepared.case.variant}")
+    if call.again is None or plan.flush is not None or plan.declared.writing:
+        raise Uncopyable("its data are prepared for each round, or overwritten")
+    if prepared.given and prepared.given.changed():
+        raise Uncopyable("the call changes what it uses")
+    if share.rounds < ROUNDS_EACH * PLACEMENTS:
+        raise Uncopyable("it has few rounds")
+    limit = 2 * ([*(cache_sizes() or {}).values()] or [_USUAL_CACHE])[-1]
     limit = min(limit, memory.free // 16) if memory else limit
     end_s = plan.clock.now() + _COPYING_SHARE * (plan.preset.max_time + plan.preset.warmup)
-    share.places.append((call.function, call.args, call.kwargs))
-    while not share.unplaced and len(share.places) < PLACEMENTS:
+    yield call.function, call.args, call.kwargs
+    for _ in range(1, PLACEMENTS):
+        if plan.clock.now() > end_s:
+            raise Uncopyable("copying it takes too long")
         share.add_spacer()
-        try:
-            copied = copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
-        except Uncopyable as error:
-            share.unplaced = str(error)
-            break
+        copied = copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
         function = apply(prepared.case.variant, copied.function, plan.home)
-        function = plan.library.prepared(function, copied.args, copied.kwargs)
-        share.places.append((function, copied.args, copied.kwargs))
-        if plan.clock.now() > end_s and len(share.places) < PLACEMENTS:
-            share.unplaced = "copying it takes too long"
-    if share.unplaced:
-        share.release()
-        share.places.clear()
+        yield plan.library.prepared(function, copied.args, copied.kwargs), copied.args, copied.kwargs
 
 
 @contextmanager
@@ -469,7 +467,8 @@ def _require_finished(function: Callable[..., Any], result: Any = None) -> None:
         raise UsageError(f"the call returns {why}")
 
 
-def _present(name: str) -> Device:
+def require_device(name: str) -> Device:
+    """Return the device of this name. Raises :class:`Unmeasurable`, with the reason, if it is absent."""
     choice = find_device(name)
     if choice.device is None:
         raise Unmeasurable(str(choice.reason))

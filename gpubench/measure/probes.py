@@ -4,6 +4,7 @@ wall time: latency, energy, device time, launch cost and transfers."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import statistics
 import sys
@@ -157,10 +158,8 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     last = max(caches.values())
     beyond = 4 * last if 4 * last <= most else 2 * last
     sizes = {*(nbytes // 2 for nbytes in caches.values()), 2 * last, beyond, 8 * last}
-    for nbytes in sorted(sizes):
-        while any(other < nbytes // 16 for other in sizes) and not any(nbytes // 16 <= o < nbytes for o in sizes):
-            nbytes //= 16
-            sizes.add(nbytes)
+    for smaller, larger in itertools.pairwise(sorted(sizes)):
+        sizes |= {larger // 16**step for step in range(1, 9) if larger // 16**step > smaller}
     sizes = {nbytes for nbytes in sizes if nbytes <= most} | ({most} if most < beyond else set())
     levels = [*caches.items(), (f"{list(caches)[-1]}+", beyond - 1), ("memory", math.inf)]
     return [(next(level for level, cache in levels if nbytes <= cache), nbytes) for nbytes in sorted(sizes)]

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import structs
 from pytest_benchmark.stats import Metadata
 
-from ..devices import CPU, find_device, register
+from ..devices import CPU, register
 from ..devices.implementations import TORCH
 from ..errors import Unmeasurable, UsageError
 from ..measure.clock import Bound, take_turns
@@ -27,7 +27,7 @@ from ..measure.copies import CallCopy
 from ..measure.data import MEMORY_SHARE
 from ..measure.expression import Timing, advising, bound_call, difference_of, on_numpy
 from ..measure.fixture import Gpubench
-from ..measure.prepare import Declared
+from ..measure.prepare import Declared, require_device
 from ..measure.session import Mode, Session, Settings
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
@@ -238,8 +238,7 @@ class Expressions:
     def _begin(self, each: _Expression) -> tuple[Bound, Sequence[CallCopy]]:
         """Make the fixture; return the call with its inputs."""
         session, case, named = self.session, each.attempt.case, bool(self.session.settings.dtypes or self.timing.dtypes)
-        if (device := find_device(case.device).device) is None:  # it was present when the process began
-            raise Unmeasurable(f"{case.device} has disappeared")
+        device = require_device(case.device)  # it was present when the process began
         preset, declared = session.preset.split(session.settings.processes), Declared(named, own_switches=not named)
         each.options |= {name: getattr(preset, name) for name in ("min_rounds", "max_time", "min_time")}
         each.options |= {"precision": None, "confidence": None, "warmup": False}

@@ -14,8 +14,8 @@ import pytest
 from msgspec import structs
 
 from ..devices import find_device, in_use
-from ..errors import Unmeasurable
 from ..measure import calls, clock, disturbance
+from ..measure.budget import MOST_TIMES
 from ..measure.session import Session
 from ..runfile.flags import Flag
 from ..runfile.schema import Case
@@ -30,8 +30,6 @@ RANKS = "gpubench_ranks"
 """The fixture of tests that several processes measure together."""
 PLAIN_CALIBRATION = 100
 """A round of a plain benchmark lasts this many waits, as in a gpubench test. With the usual 10, the wait would show."""
-MOST_TIMES = 4.0
-"""How many times ``max_time`` the rounds of a plain benchmark may take."""
 
 
 def set_terms(benchmark: Any, **terms: Any) -> None:
@@ -75,11 +73,9 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
     """Return the fixture, which times by the clock of the case's device. Raises :class:`Unmeasurable` if the device has
     disappeared since collection."""
     from ..measure.fixture import Gpubench
-    from ..measure.prepare import Declared
+    from ..measure.prepare import Declared, require_device
 
-    choice = find_device(case.device)
-    if (device := choice.device) is None:
-        raise Unmeasurable(str(choice.reason))
+    device = require_device(case.device)
     declared = Declared(**declarations(item, session), collects=not _marker(item).get("disable_gc", True))
     preset = session.preset.adjusted(_marker(item)).split(session.settings.processes)
     fixture = Gpubench(session, preset, case, device, PytestRounds(benchmark), declared)
@@ -155,7 +151,7 @@ class _Enough(Exception):
 
 
 def bound_rounds(benchmark: Any) -> None:
-    """End the rounds of a plain benchmark after :data:`MOST_TIMES` its ``max_time``: pytest-benchmark takes their
+    """End the rounds of a plain benchmark after :data:`.MOST_TIMES` its ``max_time``: pytest-benchmark takes their
     number from its first calls, and later ones may be slower. Rounds that a test asks for are all made."""
     made, calibrated, run, until = benchmark._make_runner, benchmark._calibrate_timer, benchmark._raw, math.inf
 

@@ -334,6 +334,22 @@ def test_pytest_benchmarks_options_choose_the_rounds(virtual, options, rounds):
     assert {mark["options"]["timer"] for mark in run["benchmarks"]} == {"device_clock"}
 
 
+SLOWER = """
+from itertools import count
+from gpubench.devices.virtual import VirtualDevice
+calls = count()
+def test_it(gpubench):
+    gpubench.declare(check=False)(lambda: VirtualDevice.machine.launch(1e-4 if next(calls) < 2000 else 1.0))
+"""
+
+
+def test_rounds_end_early_if_calls_get_slow(virtual):
+    """As of list.insert(0, x), whose list grew to millions: the result was lost after ten minutes."""
+    _, run = virtual(SLOWER, passed=1)
+    assert 5 <= run["benchmarks"][0]["stats"]["rounds"] < 100
+    assert VirtualDevice.machine.time_s < 200
+
+
 CALLS = """
 import itertools, pytest, torch
 @pytest.fixture(autouse=True)

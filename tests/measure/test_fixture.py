@@ -173,16 +173,20 @@ def uncalled(x): assert False, "was called"
     assert len(read(pytester.path / "run.json").results) == len(REFUSED) + 1
 
 
-@pytest.mark.parametrize(("estimated_s", "calls"), [(0.9, 1), (0.5, 2)])
-def test_a_case_that_may_just_fit_ends_with_a_first_call_that_says_no(virtual, monkeypatch, estimated_s, calls):
-    """Smoke allows 2 s for three calls. One of 2 s is warmed up only where the estimate gave it a chance."""
+@pytest.mark.parametrize(("estimated_s", "calls", "busy"), [(0.9, 1, False), (0.5, 2, False), (0.5, 2, True)])
+def test_a_case_that_may_just_fit_ends_with_a_first_call_that_says_no(virtual, monkeypatch, estimated_s, calls, busy):
+    """Smoke allows 2 s for three calls. One of 2 s is warmed up only where the estimate gave it a chance, also on a
+    machine that was busy when the process began."""
+    seen = disturbance.SelfCheck(flags=(Flag("contended"),) * busy)
     monkeypatch.setattr(budget, "estimate", lambda *_: estimated_s)
-    monkeypatch.setattr(Session, "is_busy", lambda *_: False)
+    monkeypatch.setattr(Session, "check_machine", lambda *_: seen)
+    monkeypatch.setattr(disturbance, "disturbed", lambda *_: ())
     launch, made = VirtualMachine.launch, []
     monkeypatch.setattr(VirtualMachine, "launch", lambda *given: made.append(launch(*given)))
     _, run = virtual(LAUNCH.replace("1e-3", "2.0"), "--gpubench-preset=smoke", skipped=1)
     (row,) = run["gpubench"]["unmeasured"]
-    assert row["reason"].startswith("too slow for --preset smoke: one call takes 2.00 s (seen in ")
+    says = "on a busy machine: a call" if busy else "for --preset smoke: one call"
+    assert row["reason"].startswith(f"too slow {says} takes 2.00 s (seen in ")
     assert ("first call" in row["reason"]) == (calls == 1)
     assert len(made) == calls
 
