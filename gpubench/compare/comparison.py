@@ -133,11 +133,17 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     purpose."""
     common = [key for key in new.cases if key in base.cases]
     machine, software, cpu = differences(base.runs, new.runs, (key.device for key in common))
-    if common and machine and not moved:
+    staged = samples.is_staged(base, new)  # on one machine, so the code itself sets other threads
+    hardware = machine.keys() & {"CPU", *(key.device for key in common)}
+    if common and machine and not moved and (hardware or not staged):
         same = "measure both with the same --threads N, or " * ("threads" in machine)
         facts = "; ".join(f"{fact} {words}" for fact, words in machine.items())
         raise UsageError(f"the machines differ: {facts} ({same}compare them anyway with --allow machine)")
-    differ = {"another machine": machine, "other software": software, "the CPU was used otherwise": cpu}
+    differ = {
+        "another machine" if moved else "other settings": machine,
+        "other software": software,
+        "the CPU was used otherwise": cpu,
+    }
     notes = [f"{what}: {fact} {words}" for what, facts in differ.items() for fact, words in facts.items()]
     notes += samples.doubts(base, new)
     notes += [f"{side.name}: {side.plain_memory}" for side in (base, new) if side.plain_memory]

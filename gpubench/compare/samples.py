@@ -169,7 +169,7 @@ def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
     return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))
 
 
-def _is_staged(base: Side, new: Side) -> bool:
+def is_staged(base: Side, new: Side) -> bool:
     """Whether ``compare --interleave`` measured all runs."""
     return all(run.stage for side in (base, new) for run in side.runs)
 
@@ -178,7 +178,7 @@ def stopped_cases(base: Side, new: Side) -> dict[CaseKey, tuple[str, Unmeasured]
     """Cases that one side didn't measure any more in the latest pair in which the other one did, with the side and the
     reason; only of sides that ``compare --interleave`` measured in pairs."""
     stopped: dict[CaseKey, tuple[str, Unmeasured]] = {}
-    if len(base.runs) != len(new.runs) or not _is_staged(base, new):
+    if len(base.runs) != len(new.runs) or not is_staged(base, new):
         return stopped
     for key in base.cases.keys() & new.cases.keys():
         latest = [max(one.process[0] for one in side.cases[key]) for side in (base, new)]
@@ -190,7 +190,7 @@ def stopped_cases(base: Side, new: Side) -> dict[CaseKey, tuple[str, Unmeasured]
 
 def sides_of_unknown_cpu(base: Side, new: Side) -> str:
     """The sides with a run that doesn't name its CPU, unless ``compare --interleave`` measured all on one machine."""
-    if _is_staged(base, new):
+    if is_staged(base, new):
         return ""
     labels = {side.name: [run.machine.device("cpu").label for run in side.runs] for side in (base, new)}
     return " and ".join(name for name, of in labels.items() if any(map(is_unknown, of)))
@@ -212,7 +212,7 @@ def doubts(base: Side, new: Side) -> list[str]:
     if tried := " and ".join(side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs)):
         lines.append(f"smoke runs prove nothing, they take too few rounds ({tried}): use --preset quick")
     counts = len(base.runs), len(new.runs)
-    if counts[0] != counts[1] and _is_staged(base, new):
+    if counts[0] != counts[1] and is_staged(base, new):
         lines.append(f"half a pair: base has {counts[0]} results files, new {counts[1]}; --interleave was killed")
     for side in (base, new):
         slow, total = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)

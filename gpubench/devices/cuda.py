@@ -234,7 +234,7 @@ class Cuda(TorchDevice):
         def share(nvml: Any, gpu: Any) -> float | None:
             (reading,) = nvml.nvmlDeviceGetFieldValues(gpu, [nvml.NVML_FI_DEV_POWER_INSTANT])
             limit = nvml.nvmlDeviceGetPowerManagementLimit(gpu)
-            return None if reading.nvmlReturn or not limit else reading.value.uiVal / limit
+            return None if reading.nvmlReturn else reading.value.uiVal / limit
 
         return self._nvml(share)
 
@@ -349,7 +349,8 @@ class Cuda(TorchDevice):
         library, uuid = _library(), self._uuid()
         handle = _handle(uuid) if library and uuid else None
         for question in questions if handle is not None else ():
-            with contextlib.suppress(library.NVMLError, AttributeError):  # older libraries lack some functions
+            # Older libraries lack some functions, and a virtual GPU may give 0 as a limit.
+            with contextlib.suppress(library.NVMLError, AttributeError, ZeroDivisionError):
                 if (answer := question(library, handle)) is not None:
                     return answer
         return None

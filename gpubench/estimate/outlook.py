@@ -31,6 +31,7 @@ SLOWEST = {"product": 10.0, "elementwise": 30.0, "normalisation": 30.0, "convolu
 """How many times its time at a CPU's measured peaks an operator may take there: ``torch.randn`` takes 20 times as long
 as an addition, a depthwise convolution 50 times its arithmetic. Nothing is known of sorts and other kinds."""
 PYTHON = "PyTorch does nothing in it: this is work of Python or of another library, which no GPU speeds up"
+TOO_SMALL = "Too small for these GPUs, which mostly wait for launches"
 NOT_TORCH = "at this CPU's peaks its operators take less than a tenth of its time: the rest is Python's, or one is slow"
 
 
@@ -101,7 +102,7 @@ class Outlook:
         if not self.likely or not self.probably or not self.at_most:
             return ""
         if self.likely.launches:
-            return "Too small for these GPUs, which mostly wait for launches"
+            return TOO_SMALL
         if self.probably[0] >= GAIN:
             return ""
         name, rate, usual = self.card.name, self.card.flop_per_s(self.job.dtype), self.card.flop_per_s("float32")

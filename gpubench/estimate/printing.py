@@ -17,7 +17,7 @@ from ..report.render import Column, Table, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
 from ..runfile.quantities import counted, listed, text
-from .outlook import MODELLED, Job, Outlook, key_of
+from .outlook import MODELLED, TOO_SMALL, Job, Outlook, key_of
 
 STARRED = "* busy or noisy: the CPU's time may be too long, and the speedup too large"
 VALUES: Sequence[Column[Outlook]] = (
@@ -196,8 +196,12 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
         parts.append(f"{Sign.OTHER_WAY} the CPU's fastest way: {listed(used, joint='; ')}.")
     if any(each.job.how for each in shown):
         parts.append("TF32 and autocast: on the GPU alone, over the CPU in float32.")
-    causes = {key_of(each.job.case): each for each in shown if each.cause and not each.job.how}.values()
-    parts += [f"{cause}: {names(of)}." for cause, of in grouped(causes, lambda each: each.cause).items()]
+    causes = dict[str, list[Outlook]]()
+    for members in grouped((each for each in shown if not each.job.how), lambda each: key_of(each.job.case)).values():
+        small = all(each.cause == TOO_SMALL for each in members)
+        for each in [each for each in members if each.cause and (each.cause == TOO_SMALL) == small][-1:]:
+            causes.setdefault(each.cause, []).append(each)
+    parts += [f"{cause}: {names(of)}." for cause, of in causes.items()]
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
     if lost := [each[0] for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]:
         parts.append(f"No GPU here is faster if the data is copied for every call: {names(lost)}.")

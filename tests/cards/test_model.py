@@ -262,7 +262,13 @@ def test_cards_are_found_as_people_write_them(typed, meant):
 
 @pytest.mark.parametrize(
     ("typed", "near"),
-    [("RTX4080", "RTX 40"), ("H100 NVL", "H100 SXM or H100 PCIe"), ("090", "RTX"), ("NVIDIA L4 24GB", "L4")],
+    [
+        ("RTX4080", "RTX 40"),
+        ("H100 NVL", "H100 SXM or H100 PCIe"),
+        ("090", "RTX"),
+        ("580", "Arc B580"),
+        ("NVIDIA L4 24GB", "L4"),
+    ],
 )
 def test_a_near_miss_gets_a_suggestion(typed, near):
     with pytest.raises(UsageError, match=near):

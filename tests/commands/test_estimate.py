@@ -86,13 +86,21 @@ def test_the_fastest_way_of_the_cpu_is_what_a_gpu_has_to_beat(run, capsys):
     assert 1 < float(row["probably_low"]) < float(row["probably_high"]) < float(row["at_most"])
 
 
+def test_hot_and_cold_caches_are_two_benchmarks(estimated):
+    one = product(product(measured(), 4096, cpu=1.0), 4096, cpu=2.0, cache="cold")
+    assert [float(row["cpu_s"]) for row in estimated(one, "--gpu", "L4")[0]] == [1.0, 2.0]
+
+
 def test_copies_alone_may_be_too_slow(estimated):
     moved = {"in_bytes": 8 * 10**8, "out_bytes": 4 * 10**8}
     one = measured().bench("a.add", cpu="10 ms", flops=1e8, bytes=1.2e9, transfer=moved)
     (row,), shown = estimated(one, "--gpu", "H100 SXM")
     assert row["bound"] == "memory"
     assert float(row["with_copies_at_most"]) < 1 < float(row["at_most"])
-    assert "No GPU here is faster if the data is copied for every call: a.add" in shown
+    sentence = "No GPU here is faster if the data is copied for every call: a.add"
+    assert sentence in shown
+    one = measured().bench("a.add", cpu="30 ms", flops=1e8, bytes=1.2e9, transfer=moved)
+    assert sentence not in estimated(one, "--gpu", "H100 SXM", "--gpu", "T4")[1]  # slower on the T4 alone
 
 
 def test_a_network_whose_operators_are_unknown_is_not_judged_by_its_sums(estimated):
@@ -161,6 +169,13 @@ def test_a_network_is_estimated_in_tf32_and_under_autocast_too(networks, capsys)
     assert found["training.resnet", "T4", "TF32"]["note"] == "no figure of the T4 in TF32"
     assert found["models.resnet", "T4", "TF32"]["probably_low"] == ""
     assert "doesn't fit into the memory of the T4" in found["models.vast", "T4", ""]["note"]
+
+
+def test_under_autocast_half_the_bytes_move(estimated):
+    kinds = {"convolution": (1e6, 1e3), "elementwise": (0.0, 1e11)}
+    operators = [{"kind": kind, "count": 1, "flops": f, "bytes": b} for kind, (f, b) in kinds.items()]
+    whole, _, half = estimated(measured().bench("own.net", cpu=9.0, flops=1e6, operators=operators), "--gpu", "A100")[0]
+    assert float(half["likely_low_s"]) == pytest.approx(float(whole["likely_low_s"]) / 2, rel=0.01)
 
 
 def test_a_convolution_alone_is_estimated_in_tf32_too_as_pytorch_computes_it_by_default(estimated):
@@ -317,12 +332,22 @@ def test_each_number_of_a_busy_cpu_has_the_star(estimated, flags, of_run):
     assert float(row["probably_low"]) == pytest.approx(2.0 / float(row["likely_high_s"]))
 
 
+def test_other_programs_beside_one_process_of_three_are_no_star(estimated):
+    one = product(records.run(cuda=0, processes=3, flags=["contended"]), 4096, cpu=2.0)
+    for process in one.data["gpubench"]["processes"][1:]:
+        process["flags"] = []
+    assert "busy or noisy" not in estimated(one, "--gpu", "L4")[1]
+
+
 def test_a_range_that_launches_decide_is_called_launch_bound(estimated):
+    """``a.medium`` on the H100 alone, and not on the T4."""
     one = measured()
-    for name, nbytes in (("a.small", 8e5), ("a.large", 8e9)):
+    for name, nbytes in (("a.small", 8e5), ("a.medium", 8e6), ("a.large", 8e9)):
         operators = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": nbytes}]
         one.bench(name, cpu=1e-2, bytes=nbytes, operators=operators)
-    assert "Too small for these GPUs, which mostly wait for launches: a.small." in estimated(one, "--gpu", "H100")[1]
+    for gpus, names in ((["H100"], "a.medium, a.small"), (["H100", "T4"], "a.small")):
+        shown = estimated(one, *(f"--gpu={gpu}" for gpu in gpus))[1]
+        assert f"Too small for these GPUs, which mostly wait for launches: {names}." in shown
 
 
 def test_a_sentence_about_some_sizes_names_them(estimated):
@@ -341,9 +366,10 @@ def test_a_sentence_about_some_sizes_names_them(estimated):
     assert "is copied for every call: a.add float32, n=1000." in shown
 
 
-def test_fewer_threads_than_cores_are_told(estimated):
-    one = measured().bench("a.mm", cpu=2e-2, threads=1, flops=2e9, bytes=1e7)
-    assert "speedup over 1 of 2 threads of the CPU" in estimated(one, "--gpu", "T4")[1]
+@pytest.mark.parametrize(("threads", "words"), [(1, "1 of 2 threads"), (2, "2 threads")])
+def test_fewer_threads_than_cores_are_told(estimated, threads, words):
+    one = measured().bench("a.mm", cpu=2e-2, threads=threads, flops=2e9, bytes=1e7)
+    assert f"speedup over {words} of the CPU" in estimated(one, "--gpu", "T4")[1]
 
 
 def test_of_a_dtype_without_figures_nothing_is_likely(estimated):
@@ -393,8 +419,10 @@ def test_a_faster_expression_without_torch_is_the_cpus_way_of_the_one_beside_it(
     how = {"in_bytes": 8 * 10**6, "out_bytes": 4 * 10**6}
     sort = [{"kind": "sort", "count": 1, "flops": 0, "bytes": 1e9}]
     one = measured().bench("time.torch.sort(x)", cpu=1.0, bytes=1e9, operators=sort, transfer=how)
-    rows, shown = estimated(one.bench("time.np.sort(y)", cpu=0.5, flags=flags), "--gpu", "L4")
-    assert (rows[0]["cpu_way"], float(rows[0]["cpu_s"])) == (way, 0.5 if way else 1.0)
+    one.bench("time.np.sort(y)", cpu=0.5, flags=flags).bench("time.sorted(y)", cpu=0.7)
+    rows, shown = estimated(one, "--gpu", "L4")
+    ways = [(row["cpu_way"], float(row["cpu_s"])) for row in rows]
+    assert ways == [(way, 0.5) if way else ("sorted(y)", 0.7), ("", 0.5), ("", 0.7)]
     assert ("‡ the CPU's fastest way: np.sort(y) (torch.sort(x))." in shown) == bool(way)
 
 

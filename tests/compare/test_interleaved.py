@@ -44,6 +44,7 @@ class Machine:
         self.held_up: dict[tuple[str, int], str] = {}
         self.breaks_at: int | None = None
         self.libraries: list[str] = []
+        self.threads = {"base": 2, "new": 2}
         self.apart = False  # whether the sides have no test in common
         self.interrupted, self.interrupted_at, self.signalled_at = False, None, None
         self.measured: list[tuple[str, list[str]]] = []
@@ -76,7 +77,7 @@ class Machine:
             factor = float(np.exp(self.random.normal(0, self.spreads.get(name, self.spread))))
             factor *= self.slower.get(name, 1.0) if side == "new" else 1.0
             marks.append(self.mark(name, factor * (600 if self.held_up.get((side, number)) == name else 1)))
-        data = records.run_file(marks, started=f"2026-01-31T12:{self.turns:02d}:00+00:00")
+        data = records.run_file(marks, started=f"2026-01-31T12:{self.turns:02d}:00+00:00", threads=self.threads[side])
         data["gpubench"]["stage"] = stage
         self.turns += 1
         path = self.folder / side / f"{number:03d}.json"
@@ -204,6 +205,15 @@ def test_only_what_is_suspect_is_measured_again(compare) -> None:
                        "pair 1 of 3 took 11 s: 22 s left",
                        "1 suspect to confirm in up to 6 fresh pairs, about 28 s", "9 pairs in 61 s"):  # fmt: skip
         assert words_said in said
+
+
+def test_threads_that_the_code_of_a_side_sets_are_its_change(compare) -> None:
+    """It was exit code 2 after all pairs, and the advice --allow machine did nothing."""
+    machine = Machine(0.004, slower={"w.w3": 1.25})
+    machine.threads["new"] = 1
+    code, document, _ = compare(machine)
+    assert (code, words(document)["w.w3"]) == (1, "slower")
+    assert "other settings: threads 2 → 1" in document["notes"]
 
 
 def test_comparing_the_files_again_says_the_same(compare, tmp_path: Path, capsys) -> None:

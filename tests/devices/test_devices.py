@@ -90,8 +90,9 @@ def test_a_kind_is_one_class_and_replaces_one_of_its_name(monkeypatch):
         count = classmethod(lambda cls: 2)
 
         def synchronize(self):
-            pass
+            raise RuntimeError("an illegal\naccess. Compile with `TORCH_USE_CUDA_DSA`")
 
+    assert Board().ruined() == "an illegal access"
     assert [choice.name for choice in devices.select(["board:1", "all"])][:2] == ["board:1", "cpu"]
     assert devices.find_device("board").device == Board(0) != Board(1)
     assert Board(1).facts() == {"name": "board:1", "kind": "board", "label": "Board", "memory_bytes": None}
@@ -364,6 +365,8 @@ class TestNvml:
         assert gpu("1").clock_share() is None  # of an older library
         library.nvmlDeviceGetMaxClockInfo = lambda handle, domain: {1: 2200}[domain]
         assert gpu("1").clock_share() == pytest.approx(0.9)
+        library.nvmlDeviceGetMaxClockInfo = lambda handle, domain: 0
+        assert gpu("1").clock_share() is None
         facts = gpu("1").details()
         assert (facts["power_limit_w"], facts["driver"], "mig" in facts) == (700.0, "570.86.15", False)
         assert asked == ["GPU-1"]  # a handle is looked up once

@@ -130,7 +130,8 @@ def test_labels_are_as_people_write_them_and_numpy_computes_on_the_cpu():
 
 SPACE = types.ModuleType("twins")
 SPACE.plus, SPACE.add, SPACE.linalg = len, max, types.ModuleType("twins.linalg")
-SPACE.linalg.solve = min
+SPACE.linalg.solve, SPACE.fft = min, types.ModuleType("twins.fft")
+SPACE.fft.rfft = sum
 
 
 def test_functions_have_twins_in_numpy():
@@ -138,7 +139,7 @@ def test_functions_have_twins_in_numpy():
     assert twin(SPACE) is np
     assert twin(SPACE.linalg) is np.linalg
     assert twin(max) is np.add
-    assert twin(min) is np.linalg.solve
+    assert (twin(min), twin(sum)) == (np.linalg.solve, np.fft.rfft)
     assert twin(len) is len  # of which NumPy has none
     assert twin(3) == 3
 
