@@ -36,8 +36,14 @@ def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
     if answer.times:
         return [_times_table(answer, most)]
     tables = [speedup_table(study, speedups, most) for speedups in answer.speedups]
+    several = sum(len(speedups.devices) for speedups in answer.speedups) > 1
     causes = [
-        (study.names.subject(pair), row.named, f"{copied} with copies" if copied else str(pair.ratio.brief), cause.text)
+        (
+            study.names.subject(pair) * several,
+            row.named,
+            f"{copied} with copies" if copied else str(pair.ratio.brief),
+            cause.text,
+        )
         for speedups in answer.speedups * (not most)
         for row in speedups.rows
         for pair in row.items

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from ..runfile.quantities import counted, shorten
+from ..runfile.quantities import counted, listed, shorten
 from . import words
 from .answer import Answer
 from .charts.theme import css_colours
@@ -28,8 +28,7 @@ from .tables import answer_tables, detail_tables
 if TYPE_CHECKING:
     from .charts.pictures import Drawing
 
-_TOGETHER = re.compile(r"(?<=\w) (?=[^\w\s] )|(?<=[^\w\s,;:)]) (?=\d)|(?<=\d) (?=[^\W\d])")
-"""Spaces beside a lone sign, and between a number and its unit, at which no line ends."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _PART = re.compile(r"(?<=\w)([._])(?=[^\W\d])")
 """Where a long name may be broken."""
 _FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
@@ -49,7 +48,6 @@ def webpage(
     small = [str(warning) for warning in answer.warnings if warning.minor]
     rows = sorted(study.measured, key=study.names.order) or study.rows
     devices = [*dict.fromkeys(study.names.short(study.names.of(row)) for row in rows if not row.library)]
-    more = [f"{len(devices) - _MOST_NAMES} more"] * (len(devices) > _MOST_NAMES)
     runs = []  # server · Intel Xeon, 2 threads · NVIDIA H200 · PyTorch 2.13.0 · 2026-01-31 · 3 processes
     for name, run in [*study.named_runs.items()][:_MOST_RUNS]:
         maker = f"gpubench {run.version}" * bool(run.version)
@@ -60,7 +58,7 @@ def webpage(
         version=version,
         style=style,
         script=script,
-        title=f"Benchmark report: {' · '.join(devices[:_MOST_NAMES] + more)}",
+        title=f"Benchmark report: {listed(devices, _MOST_NAMES)}",
         runs=runs,
         answer=answer,
         warnings=[warning for warning in answer.warnings if not warning.minor][:_MOST_WARNINGS],
@@ -84,8 +82,9 @@ def _hash(content: str) -> str:
 
 
 def _kept(text: str) -> Markup:
-    """The text with its signs beside their numbers; a long name may be broken at its points."""
-    return Markup(_PART.sub(r"\1<wbr>", str(escape(_TOGETHER.sub("\u00a0", text)))))
+    """The text with its signs beside their numbers and with whole dates; a long name may be broken at its points."""
+    parts = _PART.sub(r"\1<wbr>", str(escape(words.together(text))))
+    return Markup(_DATE.sub(r'<span class="whole">\g<0></span>', parts))
 
 
 def numbers_table(study: Study) -> Table:

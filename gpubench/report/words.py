@@ -31,6 +31,13 @@ _NOISE = re.compile(
 )
 """The parts of a maker's name of a device that people leave out."""
 _LONGEST_VALUE, _LONGEST_DEVICE, _LONGEST_RUN = 24, 28, 24
+_TOGETHER = re.compile(r"(?<=\S) (?=[^\w\s] )|(?<=[^\w\s,;:)·]) (?=\d)|(?<=\d) (?=[^\W\d])")
+"""Spaces beside a lone sign, and between a number and its unit."""
+
+
+def together(text: str) -> str:
+    """The text with no-break spaces where no line may end."""
+    return _TOGETHER.sub("\u00a0", text)
 
 
 def name(case: Case) -> str:

@@ -88,9 +88,8 @@ def test_other_pictures_that_match_are_listed(run, out, capsys):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("--kind", "speedup", "-k", "cpu"), ("no speedup picture", "here nothing is compared", "rate")),
-        (("--kind", "speedup", "-k", "n=1"), ("no speedup picture", "none has more than 1 size", "make headline")),
-        (("--kind", "time", "-k", "(n=1 or n=10) and mine and cpu"), ("none has more than 2 sizes",)),
+        (("--kind", "speedup", "-k", "cpu"),
+         ("speedup picture: it takes three values over a size, on two devices", "these results make headline, rate")),
         (("--kind", "rate", "-k", "resnet"), ("resnet", "matmul.square, mine.work")),
         (("--kind", "rate", "-o", "picture.gif"), (".svg or .png",)),
         (("--kind", "nonsense"),

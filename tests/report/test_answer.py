@@ -218,7 +218,7 @@ def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere():
     assert "4 of 4 results exceed them" in warnings(answer)[NO_PEAK].evidence
     assert {row["utilisation"] for row in reading.results(answer.study)} == {None}
     assert not any(row.quality.doubt or row.quality.noisy for row in answer.study.measured)  # their rates are shown
-    drawn, _ = plan(answer.study, every=True)
+    drawn, _ = plan(answer.study)
     assert drawn
     assert not any("peak" in f"{figure.title} {figure.subtitle} {figure.caption}" for figure in drawn)
 

@@ -28,7 +28,7 @@ _TOGETHER = 5
 """Decades that panels with a common axis may span."""
 _ROW, _MARK, _HEAD = 25.0, 15.0, 26.0
 """Pixels of a named row, of each further mark in it, and of a group's heading."""
-_LONGEST_NAME = 46
+_LONGEST_NAME = 56
 """Characters of a row's name."""
 PARTS = {
     "waiting for data": "accelerator1", "own Python": "cpu1", "Python, launches": "cpu0", "operators": "accelerator0",
@@ -76,14 +76,9 @@ class Curve(NamedTuple):
         return tuple(dot for dot in self.dots if not math.isnan(dot.y))
 
     @property
-    def cut(self) -> bool:
-        """Whether the largest size isn't drawn."""
-        return math.isnan(self.dots[-1].y)
-
-    @property
     def type(self) -> tuple[float, bool]:
         """The size of the label's type, and whether it is bold."""
-        return TINY if self.dashed else SMALL, not (self.dashed or self.cut)
+        return TINY if self.dashed else SMALL, not self.dashed
 
 
 class Panel(NamedTuple):
@@ -122,7 +117,7 @@ class LinePanels:
         widest = min(low for low, _ in limits), max(high for _, high in limits)
         shared = widest[1] <= widest[0] * 10**_TOGETHER
         limits = [widest] * len(limits) if shared else limits
-        ticks = [log_ticks(*ends, self.unit, 6 if len(limits) < 5 else 4) for ends in limits]
+        ticks = [log_ticks(*ends, self.unit, 6 if len(limits) < 5 else 5) for ends in limits]
         left = 12 + max(text_width(words, TINY) for labels in ticks for words in labels.values())
         curves = [curve for panel in self.panels for curve in panel.curves]
         right = 12 + max(text_width(curve.label, *curve.type) for curve in curves)
@@ -334,7 +329,12 @@ class NamedRows:
         if self.sides:
             axes.axvspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
             axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"), solid_capstyle="butt")
-            axes.set_xlabel(f"◂ {self.sides[0]} \u2003 {self.sides[1]} ▸", fontsize=TINY * PX)
+            sides = f"◂ {self.sides[0]}", f"{self.sides[1]} ▸"
+            if sum(text_width(side, TINY) for side in sides) > room:
+                sides = "◂ slower", "faster ▸"
+            for at, side in enumerate(sides):
+                looks = {"xycoords": "axes fraction", "ha": ("left", "right")[at], "va": "top"}
+                page.note(axes, side, (at, 0), (0, -22 * PX), **looks)
         return limits
 
     def _draw_mark(self, page: Page, axes: Axes, mark: RowMark, y: float, limits: Ends) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, pairwise
 from textwrap import wrap
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -24,16 +24,19 @@ from matplotlib.transforms import Affine2D
 
 from ...runfile.quantities import text
 from ..number import SECONDS, raised, size_text
+from ..words import together
 from .theme import LIGHT, MARK_SHAPES, colour
+
+if TYPE_CHECKING:
+    from .layouts import LinePanels, NamedRows, StackedBars
 
 PX = 0.75
 """Points in a pixel of the page."""
 PAGE_WIDTH, MARGIN = 800.0, 20.0
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
-_BOLD, _LETTER = 1.12, 0.62
-"""Width of a bold letter over that of a plain one; mean width of a letter over the type size. Both in the widest font
-of the stack."""
+_BOLD = 1.12
+"""Width of a bold letter over the width of a plain one, in the widest font of the stack."""
 _MOST_HEIGHT = 700.0
 AROUND = "around"
 """The group of the words around the panels, which a web page shows as text of its own."""
@@ -47,21 +50,6 @@ class Key(NamedTuple):
     label: str
     role: str
     look: str = "line"
-
-
-class Chart(Protocol):
-    """The content of a figure: plain data that draws itself."""
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """The entries of the legend."""
-
-    @property
-    def height(self) -> float:
-        """Pixels of the panels."""
-
-    def draw(self, page: Page) -> None:
-        """Draw the panels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +66,7 @@ class Figure:
     title: str
     subtitle: str
     caption: str
-    chart: Chart
+    chart: LinePanels | NamedRows | StackedBars
     rank: float = 0
     default: bool = True
     notice: str = ""
@@ -98,18 +86,19 @@ class Page:
     def __init__(self, figure: Figure, theme: str) -> None:
         self.theme, self.titles, self._ids = theme, dict[str, str](), count()
         heads = (
-            (_lines(figure.title, TITLE * 1.1), TITLE, "text", "bold"),
+            (_lines(figure.title, TITLE, bold=True), TITLE, "text", "bold"),
             (_lines(figure.subtitle, NORMAL), NORMAL, "muted", "normal"),
-            (_lines(f"⚠ {figure.notice}" * bool(figure.notice), SMALL * 1.1), SMALL, "text", "bold"),
+            (_lines(f"⚠ {figure.notice}" * bool(figure.notice), SMALL, bold=True), SMALL, "text", "bold"),
         )
         small, keys = _lines(figure.small_print, TINY, even=False), figure.chart.keys
         head = 16 + sum(1.4 * size * len(lines) for lines, size, *_ in heads)
-        columns = max(1, int(PAGE_WIDTH / (50 + NORMAL * _LETTER * max((len(key.label) for key in keys), default=9))))
+        widest = max((text_width(key.label, NORMAL) for key in keys), default=0)
+        columns = max(1, int(PAGE_WIDTH / (50 + widest)))
         top, self._foot = head + 24 * math.ceil(len(keys) / columns), 12 + 1.4 * TINY * len(small)
         self._body = max(120.0, min(figure.chart.height, _MOST_HEIGHT - top - self._foot))
         self.height = top + self._body + self._foot
         self.canvas = Canvas(figsize=(PAGE_WIDTH * PX / 72, self.height * PX / 72))
-        self.box = 0.0, top * PX, PAGE_WIDTH * PX, self._body * PX
+        self.box = MARGIN * PX, top * PX, (PAGE_WIDTH - 1.4 * MARGIN) * PX, self._body * PX
         y = 14.0
         for block in heads:
             y = self._write(y, *block)
@@ -198,11 +187,13 @@ def swatch(key: Key) -> str:
     return f'<svg viewBox="-15 -8 30 16" aria-hidden="true">{mark}</svg>'
 
 
-def _lines(words: str, size: float, even: bool = True) -> list[str]:
-    """As few lines as the page needs, if ``even`` of about one length."""
-    most = int((PAGE_WIDTH - 2 * MARGIN) / (size * _LETTER))
-    lines = wrap(words, most, break_on_hyphens=False)
-    return wrap(words, min(most, len(words) // len(lines) + 12), break_on_hyphens=False) if lines and even else lines
+def _lines(text: str, size: float, even: bool = True, bold: bool = False) -> list[str]:
+    """As few lines as the page needs, if ``even`` of about one length; letters are as wide as they are on average."""
+    text = together(text)
+    lines = text_width(text, size, bold) / (0.92 * (PAGE_WIDTH - 2 * MARGIN))
+    most = len(text) / max(1.0, lines)
+    most = min(most, len(text) // math.ceil(lines) + 12) if even and text else most
+    return wrap(text, max(1, int(most)), break_on_hyphens=False)
 
 
 @lru_cache(maxsize=4096)

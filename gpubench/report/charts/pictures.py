@@ -20,15 +20,14 @@ from typing import Any, NamedTuple
 
 from ...errors import UsageError
 from ...runfile.matching import shown_name
-from ...runfile.quantities import counted, shorten
+from ...runfile.quantities import shorten
 from ..answer import Answer, AnswerRow, choose_rows
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
 from .layouts import stacked_figure as stacked_figure
 from .page import AROUND, Figure, Page, rc_settings, swatch
 from .rate_chart import time_by_size
-from .selection import LEAST_VALUES
-from .theme import LIGHT, colour
+from .theme import LIGHT
 
 NEEDS = {
     "headline": "one benchmark",
@@ -46,10 +45,16 @@ _SECTIONS = ("answer", "pictures", "by-size", "numbers", "details", "search", "c
 """Addresses that the page itself has."""
 _DPI = 192
 """Two dots a pixel."""
-_TAG = re.compile(r'<(/?)(\w+)((?: [\w:-]+="[^"]*")*)(/?)>')
-_SET_ELSEWHERE = re.compile(r"id|style|font-family|stroke-(linecap|linejoin|miterlimit|dashoffset)")
-"""Attributes that the page's style sheet sets, or that nothing needs."""
-_REFERENCE = re.compile(r"#([mp][0-9a-f]{10})\b")
+_OF_A_PAGE: tuple[tuple[str, Any], ...] = (
+    (r'\n|xlink:|(?<=<g) id="[\w.]+_\d+"', ""),
+    (r' style="([^"]*)"', lambda style: re.sub(r"([\w-]+): ([^;]+)(?:; |$)", r' \1="\2"', style[1])),
+    (r' (font-family|stroke-(linecap|linejoin|miterlimit|dashoffset))="[^"]*"| transform="rotate\(-0 [^"]*"', ""),
+    (r'(<use .*) stroke="[^"]*" stroke-width="[^"]*"', r"\1"),
+    (r"(\.\d\d)\d+", r"\1"),
+    (r"#([0-9a-f]{6})\b", r"var(--\1)"),
+    (r'<path d="[^"]*" fill="var\(--ffffff\)"/>', ""),  # the paper
+)
+"""Changes of a tag for a web page. Its style sheet sets fonts and joints, and a shape has its stroke."""
 
 
 class Drawing(NamedTuple):
@@ -62,9 +67,9 @@ class Drawing(NamedTuple):
     legend: list[tuple[str, str, str]]
 
 
-def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]:
+def plan(study: Study) -> tuple[list[Figure], list[str]]:
     """The figures of a report, the most important first, no two of one name; and a warning for each chart that
-    raised, as a picture must never cost the numbers. Without ``every`` only figures that answer its questions."""
+    raised, as a picture must never cost the numbers."""
     made: list[Figure] = []
     failed: list[str] = []
     for path in sorted(Path(__file__).parent.glob("*_chart.py")):
@@ -73,7 +78,7 @@ def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]
             made += getattr(import_module(f"{__package__}.{path.stem}"), f"{chart}_figures")(study)
         except Exception as error:
             failed.append(_failure(f"{chart} pictures", error))
-    figures = sorted((figure for figure in made if every or figure.default), key=lambda figure: figure.rank)
+    figures = sorted(made, key=lambda figure: figure.rank)
     names = _stems(figure.name for figure in figures)
     return [replace(figure, name=name) for figure, name in zip(figures, names, strict=True)], failed
 
@@ -91,7 +96,7 @@ def _stems(names: Iterable[str]) -> list[str]:
 def of_report(answer: Answer, every: bool) -> tuple[list[Drawing], list[Drawing], list[str]]:
     """The pictures of a report; the pictures by size of the answer's first benchmarks, as ``gpubench chart -k NAME``
     draws them, each named by its address on the page; and a warning for each picture that can't be drawn."""
-    figures, failed = plan(answer.study, every=True)
+    figures, failed = plan(answer.study)
     shown = [figure for figure in figures if every or figure.default]
     rows: Sequence[AnswerRow[Any]] = answer.speedups[0].rows if answer.speedups else answer.times
     workloads = list(dict.fromkeys(row.items[0].subject.result.workload for row in choose_rows(rows)))[:_MOST_FOLDED]
@@ -126,35 +131,22 @@ def _panels_of(svg: bytes, page: Page, title: str, prefix: str) -> str:
     """Return the ``svg`` element of the panels alone, labelled by the ``title``, in the colours of a web page. Its
     marks show their values on hovering, all ids begin with the ``prefix``, and coordinates have the digits that can be
     seen. Looks are attributes of their own, since the page's content policy allows no ``style``."""
+
+    def rewritten(tag: re.Match[str]) -> str:
+        text = tag[0]
+        for pattern, new in (*_OF_A_PAGE, (r'(?<=[#"])(?=[mp][0-9a-f]{10}[")])', prefix)):
+            text = re.sub(pattern, new, text)
+        return text
+
+    def titled(group: re.Match[str]) -> str:
+        value = html.escape(page.titles.get(group[1], ""))
+        return f'<g class="{group[2]}">' + f"<title>{value}</title>" * bool(value)
+
     whole = svg.decode()
-    used, groups = {*_REFERENCE.findall(whole)}, list[bool]()
-    paper = f"var(--{colour(LIGHT, 'page')[1:]})"
-
-    def shortened(tag: re.Match[str]) -> str:
-        end, name, given, alone = tag.groups()
-        if end:
-            return tag[0] if name != "g" or groups.pop() else ""
-        every = dict(re.findall(r'([\w-]+)="([^"]*)"', given))
-        gid, made = every.get("id", ""), {}
-        digits = 2 if gid in used else 1
-        for key, value in (*every.items(), *re.findall(r"([\w-]+): *([^;]+)", every.get("style", ""))):
-            of_shape = name == "use" and key.startswith("stroke")  # the shape has its stroke
-            if not (_SET_ELSEWHERE.fullmatch(key) or of_shape or value.startswith("rotate(-0 ")):
-                value = re.sub(r"#([0-9a-f]{6})$", r"var(--\1)", " ".join(value.split()))
-                made[key] = re.sub(rf"(\.\d{{{digits}}})\d+", r"\1", _REFERENCE.sub(rf"#{prefix}\1", value))
-        made |= {"id": prefix + gid} if gid in used else {}
-        made |= {"class": role[1]} if (role := re.fullmatch(r"(\w+)-\d+", gid)) else {}
-        if name == "g":
-            groups.append(bool(made))
-        if (name == "g" and not made) or made == {"fill": paper, "d": made.get("d")}:
-            return ""
-        words = "".join(f' {key}="{value}"' for key, value in made.items())
-        value = f"<title>{html.escape(page.titles[gid])}</title>" if gid in page.titles else ""
-        return f"<{name}{words}{alone}>{value}"
-
     panels = whole[whole.index('<g id="axes_1">') : whole.index(f'<g id="{AROUND}-')]
     panels += "".join(re.findall(r"<clipPath.*?</clipPath>", whole, re.DOTALL))
-    panels = _TAG.sub(shortened, re.sub(r">\s+<", "><", panels))
+    panels = re.sub(r"<[^>]*>", rewritten, re.sub(r">\s+<", "><", panels))
+    panels = re.sub(r'<g id="((\w+)-\d+)">', titled, panels)
     label, box = html.escape(title), " ".join(f"{side:.0f}" for side in page.box)
     return f'<svg viewBox="{box}" role="img" aria-label="{label}">{panels}</svg>'
 
@@ -172,7 +164,7 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
     """
     if kind == _ESTIMATE:
         raise UsageError(f"gpubench chart RUN --kind {kind} -o FILE draws estimates, of a run in a file")
-    figures, failed = plan(study, every=True)
+    figures, failed = plan(study)
     made = grouped(figures, lambda figure: figure.kind)
     if kind is not None and kind not in (*NEEDS, *made):
         raise UsageError(f"unknown kind {kind!r}: choose {', '.join(dict.fromkeys([*NEEDS, *made, _ESTIMATE]))}")
@@ -181,24 +173,10 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
     if chosen := next((each for each in ((kind,) if kind else (*few, *made)) if each in made), None):
         return made[chosen]
     what = f"no {kind} picture: it takes {NEEDS[kind]}" if kind else "no picture: nothing to draw"
-    can = f"; these results make {', '.join(made)}" if made else ""
-    raise UsageError("; ".join([what + _lacking(study, kind) + can, *failed]))
-
-
-def _lacking(study: Study, kind: str | None) -> str:
-    """The results that stand in the way of a picture; empty for most kinds, if there are times."""
-    if not study.measured:
-        reasons = (
-            f" ({case.status}: {shorten(case.reason, 200)})" for row in study.rows if (case := row.result).reason
-        )
-        return f", and here no benchmark has a time{next(reasons, '')}"
-    rows = [pair.other for pair in study.pairs] if kind == "speedup" else study.measured
-    if not rows or kind not in ("speedup", "rate", "time"):
-        return ", and here nothing is compared" * (not rows)
-    most = max(len({row.size for row in of} - {None}) for of in grouped(rows, lambda x: x.result.workload).values())
-    return ", and here " + (
-        f"none has more than {counted(most, 'size')}" if most < LEAST_VALUES else "too few are sound"
-    )
+    reasons = (f" ({case.status}: {shorten(case.reason, 200)})" for row in study.rows if (case := row.result).reason)
+    what += f", and here no benchmark has a time{next(reasons, '')}" * (not study.measured)
+    can = f"; these results make {', '.join(made)}" * bool(made)
+    raise UsageError("; ".join([what + can, *failed]))
 
 
 def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:

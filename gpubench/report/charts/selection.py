@@ -33,8 +33,8 @@ def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ..
 def curve(
     study: Study, line: Line[Any], unit: str, label: str = "", crossing: Crossing | None = None, role: str = ""
 ) -> Curve:
-    """The line in its device's looks, dashed with copies; its last value in that unit (empty for a ratio), as it stands
-    in a table, and then the ``label`` at its end. If only a limit of a speedup is known, the limit is drawn."""
+    """The line in its device's looks, dashed with copies; at its end its last drawn value in that unit (empty for a
+    ratio), as it stands in a table, and the ``label``. If only a limit of a speedup is known, the limit is drawn."""
     dashed = crossing is not None and not crossing.resident
     name = f"{study.names.of(line.last)}{' with copies' * dashed}: "
     shown, dots = {item for _, item in line.shown}, []
@@ -46,7 +46,7 @@ def curve(
         elif item in shown:
             value, places = item.time.mark if unit == SECONDS else item.starred_speed, (point.y, point.low, point.high)
         dots.append(Dot(point.x, *places, value, point.flagged, limit))
-    last = f"{label}, then {value}".removeprefix(", ") if math.isnan(places[0]) else f"{value} {label}".strip()
+    last = next((f"{dot.title} {label}".strip() for dot in reversed(dots) if not math.isnan(dot.y)), "")
     drawn = tuple(dot if math.isnan(dot.y) else dot._replace(title=f"{name}{dot.title}") for dot in dots)
     mark = _mark(crossing) if crossing else None
     return Curve(drawn, role or role_of(study.names, line.last), last, dashed, mark)
@@ -75,25 +75,28 @@ def panel_title(line: Line[Any], name: bool, dtype: bool) -> str:
 
 
 def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair]) -> list[Figure]:
-    """The figure of lines with its small print, without curves and panels that have no points; none of fewer values
-    than make a picture. Where a line ends before another, its last value has its size."""
+    """The figure of lines with its small print, without panels that have a single size; none of fewer values than make
+    a picture. Where a line ends before the largest size, its last value has its size."""
     assert isinstance(figure.chart, LinePanels)
-    every = [curve for panel in figure.chart.panels for curve in panel.curves]
-    if sum(len(curve.points) for curve in every) < LEAST_VALUES:
-        return []
-    panels: list[Panel] = []
+    panels, left_out = list[Panel](), Counter[str]()
     for panel in figure.chart.panels:
         curves = [curve for curve in panel.curves if curve.points]
-        largest = max((curve.points[-1].x for curve in curves), default=0.0)
+        single = all(len(curve.points) < 2 for curve in curves)
+        dots = [dot for curve in panel.curves for dot in curve.dots]
+        reasons = (dot.title if math.isnan(dot.y) else "a single size" for dot in dots if single or math.isnan(dot.y))
+        left_out.update(reasons)
+        largest = max(dot.x for dot in dots)
         for i, curve in enumerate(curves):
-            if not curve.cut and (end := curve.points[-1].x) < largest:
+            if (end := curve.points[-1].x) < largest:
                 at = f" at {size_label(panel.size)} = {size_text(end, panel.size)}"
                 curves[i] = curve._replace(label=curve.label + at)
-        panels += [panel._replace(curves=tuple(curves))] * bool(curves)
+        panels += [panel._replace(curves=tuple(curves))] * (not single)
+    every = [curve for panel in panels for curve in panel.curves]
+    if sum(len(curve.points) for curve in every) < LEAST_VALUES:
+        return []
     hollow = any(dot.flagged and not dot.limit for curve in every if not curve.dashed for dot in curve.points)
-    starred = any(curve.dots[-1].flagged and not curve.cut for curve in every)
+    starred = any(curve.points[-1].flagged for curve in every)
     flagged = " or ".join(["hollow"] * hollow + [f"with {Sign.NOISY}"] * starred).capitalize()
-    left_out = Counter(dot.title for curve in every for dot in curve.dots if math.isnan(dot.y))
     note = "".join(f"{counted(count, 'result')} not drawn: {why}. " for why, count in left_out.items())
     chart = replace(figure.chart, panels=tuple(panels))
     return [add_caption(replace(figure, chart=chart, caption=figure.caption + note), study, items, flagged)]

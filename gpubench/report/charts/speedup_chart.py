@@ -30,7 +30,9 @@ def speedup_figures(study: Study) -> list[Figure]:
     ordered = sorted(by_base, key=lambda source: (source not in study.names.accelerators, bool(source.library)))
     for rank, members in enumerate(by_base[source] for source in ordered):
         benchmarks = list(grouped(members, lambda each: each.line.last.result.workload).values())
-        benchmarks = [lines for lines in benchmarks if max(len(each.line.points) for each in lines) > 1]
+        benchmarks = [
+            lines for lines in benchmarks if any([p for p in each.line.items if p.drawn][1:] for each in lines)
+        ]
         of_each = [figure for lines in benchmarks for figure in _of_one(study, lines)]
         for at, figure in enumerate([*_of_several(study, benchmarks), *of_each]):
             first = rank == at == 0

@@ -22,7 +22,8 @@ _NEAR = 1.0
 
 
 def plan(*runs: Made | dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
-    figures, failed = planned(study_of(*runs), every=every)
+    figures, failed = planned(study_of(*runs))
+    figures = [figure for figure in figures if every or figure.default]
     assert failed == []
     assert len({figure.name.lower() for figure in figures}) == len(figures)  # no two files alike
     return {figure.name: figure for figure in figures if not kinds or figure.kind in kinds}
@@ -57,9 +58,10 @@ def faults(figure: Figure) -> list[str]:
 
 def _of_words(figure: Figure, page: Page) -> Iterator[str]:
     """A title or small print that is cut; a file or a command, as a picture is published without them."""
-    if figure.title not in " ".join(text.get_text() for text in page.canvas.texts) or "…" in figure.title:
+    told = " ".join(text.get_text() for text in page.canvas.texts).replace("\u00a0", " ")
+    if figure.title not in told or "…" in figure.title:
         yield f"title cut: {figure.title}"
-    if figure.small_print not in " ".join(text.get_text() for text in page.canvas.texts):
+    if figure.small_print not in told:
         yield f"small print cut: {figure.small_print}"
     for told in (figure.title, figure.subtitle, figure.small_print, figure.notice):
         if re.search(r"\.(csv|md|html|json)\b|\bgpubench\b|\bthere\b|\bthe other\b", told):

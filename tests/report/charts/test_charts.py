@@ -80,7 +80,7 @@ def test_a_rate_above_the_measured_peak_is_not_drawn():
     figure = plan(one)["throughput-own"]
     (curve,) = figure.chart.panels[0].curves
     assert (len(curve.points), curve.dots[-1].x, curve.dots[-1].title) == (3, 1e9, "above the measured peak")
-    assert curve.label == "then above the measured peak"
+    assert curve.label == "500 MFLOP/s at n = 500k"
     assert "1 result not drawn: above the measured peak. " in f"{figure.caption} "
     assert "FLOP/s" not in figure.subtitle  # no number of the largest size can be read
     assert faults(figure) == []
@@ -105,7 +105,7 @@ def test_the_headline_names_the_size_of_a_device_that_lacks_the_row_s():
     assert [mark.words for mark in entry.marks] == ["10×", "10× (n=10)"]
 
 
-def test_a_line_is_broken_where_a_size_isnt_drawn_and_has_no_number_if_that_is_its_end():
+def test_a_line_is_broken_where_a_size_isnt_drawn_and_ends_with_its_last_value():
     one = run(processes=1).bench("mine.job", cpu=lambda n: 1e-6 * n, n=(10, 1000, 10_000))
     figure = plan(one.bench("mine.job", cpu=1e-4, n=100, spread=1.9))["time-own"]
     (line,) = (line for line in drawn(figure).canvas.axes[0].lines if len(line.get_xdata()) > 2)
@@ -113,7 +113,7 @@ def test_a_line_is_broken_where_a_size_isnt_drawn_and_has_no_number_if_that_is_i
     assert [math.isnan(y) for y in line.get_ydata()] == [False, True, False, False]
     assert "1 result not drawn: unknown (too noisy)." in figure.caption
     (curve,) = plan(one.bench("mine.job", cpu=1e-1, n=10**5, spread=1.9))["time-own"].chart.panels[0].curves
-    assert (len(curve.points), curve.label) == (3, "then unknown (too noisy)")
+    assert (len(curve.points), curve.label) == (3, "10.0 ms at n = 10⁴")
 
 
 def test_without_a_gpu_the_headline_shows_shares_of_the_peak():
@@ -269,12 +269,12 @@ def test_the_crossover_on_its_line_is_what_the_subtitle_says(data, subtitle, siz
     assert len(between) == (data is crossing)
 
 
-def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so():
+def test_the_label_of_a_line_without_its_largest_size_is_its_last_value():
     (sound,) = curves(speedup(crossing(noisy=())))
     figure = speedup(crossing(noisy=(3,)))
     (curve,) = curves(figure)
     assert curve.points == sound.dots[:3]
-    assert (curve.label, curve.cut) == ("data stays, then unknown (too noisy)", True)
+    assert curve.label == "5.0× data stays at n = 10⁵"
     assert plan(crossing(noisy=(0, 1, 2, 3)), kinds=("speedup",)) == {}
 
 

@@ -188,9 +188,9 @@ def test_places_move_apart_as_little_as_it_takes(places, gap, expected):
 
 def test_a_chart_that_raises_costs_itself_alone(monkeypatch):
     study = study_of(records.cpu_run())
-    whole, none = charting.plan(study, every=True)
+    whole, none = charting.plan(study)
     monkeypatch.setattr(rate_chart, "rate_figures", lambda study: [][0])
-    figures, failed = charting.plan(study, every=True)
+    figures, failed = charting.plan(study)
     assert none == []
     assert [warning.split()[0] for warning in failed] == ["rate"]
     assert {each.kind for each in whole} - {each.kind for each in figures} == {"rate", "time"}
