@@ -160,7 +160,7 @@ def _run(words: list[str]) -> int:
         advice = _suggestion(command, _HELP) or f": choose from {', '.join(_HELP)}"
         print(f"gpubench: unknown command {command!r}{advice}", file=sys.stderr)
         return _UNUSABLE
-    split = words.index("--") if "--" in words else len(words)
+    split = words.index("--") if "--" in words and command != "profile" else len(words)  # they are the script's
     sub = parser(command)
     args = sub.parse_args(words[1:split])
     args.pytest = words[split + 1 :]

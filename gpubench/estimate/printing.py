@@ -12,11 +12,11 @@ from ..cards.datasheets import UNITS, Gpu
 from ..cards.model import learned_values
 from ..report import words
 from ..report.answer import AnswerRow, answer_rows, choose_rows
-from ..report.number import Number, Sign, State, seconds, times, times_range
+from ..report.number import Number, Sign, State, seconds
 from ..report.render import Column, Table, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
-from ..runfile.quantities import counted, listed, text
+from ..runfile.quantities import counted, listed, text, times, times_range
 from .outlook import MODELLED, TOO_SMALL, Job, Outlook, key_of
 
 STARRED = "* busy or noisy: the CPU's time may be too long, and the speedup too large"

@@ -125,7 +125,7 @@ class Profile(Struct):
     steps: list[list[float]] = []
     evaluation_s: float = 0.0
     loaders: list[LoaderFacts] = []
-    lines: dict[str, list[tuple[str, int]]] = {}
+    lines: dict[str, str] = {}
     waits: list[Place] = []
     copies: list[Place] = []
     copied_bytes: int = 0
@@ -160,9 +160,9 @@ class Profile(Struct):
 
     @property
     def alone_s(self) -> float | None:
-        """Seconds in which the loaders alone make a step's batches; None if unknown."""
+        """Seconds in which the loaders alone make a step's batches, no more than the step has; None if unknown."""
         timed = [loader.alone_s for loader in self.loaders if loader.alone_s is not None]
-        return self.step.batches * fmean(timed) if timed and self.step else None
+        return min(self.step.batches * fmean(timed), self.mean_s) if timed and self.step else None
 
     @property
     def own_s(self) -> float:

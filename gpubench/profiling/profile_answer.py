@@ -16,7 +16,7 @@ from pathlib import Path
 from ..cards.datasheets import Gpu, find_card, read_cards
 from ..cards.model import likely, work_on
 from ..errors import UsageError
-from ..runfile.quantities import counted, ratio_text, seconds_text, text
+from ..runfile.quantities import counted, ratio_text, seconds_text, text, times_range
 from ..runfile.runs import read
 from ..runfile.schema import OK
 from .profile import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PYTHON, Cause, OnGpu, Profile, Span, least_s
@@ -29,8 +29,9 @@ QUEUED_S, UNPINNED = 2e-6, 4.0
 takes, at most."""
 MEASURED = 0.75, 1.25
 """The range around a middle that benchmarks on this card have corrected: 33 of 34 published networks lay in it."""
-LARGE, FULL, MOST = 0.2, 0.9, 3
-"""Share of a step from which on a part is a cause, share of a GPU's memory that a program can use, most causes."""
+LARGE, FULL, MOST, SAME = 0.2, 0.9, 3, 0.95
+"""Share of a step from which on a part is a cause, share of a GPU's memory that a program can use, most causes, and the
+ratio from which on two times are called the same."""
 WIDTH, MOST_LINES, LABEL, CPU, CELL = 80, 25, 19, 17, 11
 """Columns and lines of the text; columns of the names, of the CPU and of each GPU."""
 SHARES = {DATA: "waits for data", PYTHON: "is own Python", HOST: "is Python and launches"}
@@ -72,9 +73,9 @@ def complete(profile: Profile, cards: Sequence[tuple[Gpu, float | None]]) -> Non
         else:
             profile.gpus.append(modelled)
     gpu = next(iter(profile.gpus), None)
-    causes = [*_of_host(profile, gpu), *(_of_gpu(profile, gpu) if gpu else ())] or [_work(profile)]
+    causes = [*_of_host(profile, gpu), *(_of_gpu(profile, gpu) if gpu else ())] or [*_work(profile)]
     for wait in profile.waits[:1]:
-        says = f".{wait.call}() at {wait.line} waits for the GPU in each step"
+        says = f".{wait.call}() at {wait.line} waits for the GPU, in the step that was counted"
         causes.append(Cause("waits", 0.0, says, "Read it each 50 steps."))
     profile.causes = sorted(causes, key=lambda cause: -cause.seconds)[:MOST]
 
@@ -82,7 +83,7 @@ def complete(profile: Profile, cards: Sequence[tuple[Gpu, float | None]]) -> Non
 def _on_gpu(profile: Profile, card: Gpu, factor: float | None, floor_s: float) -> OnGpu | str:
     """Return a profile's step on a card, or the reason why that is unknown."""
     if profile.step is None or profile.launches is None:
-        return "its operators weren't counted"
+        return profile.lost.get("operators", "its operators weren't counted")
     parts = list[Span]()
     for operators, launches in ((profile.operators, profile.launches), (profile.optimizer, profile.optimizer_launches)):
         spans = work_on(operators, profile.dtype, card) if operators or not parts else []
@@ -92,15 +93,14 @@ def _on_gpu(profile: Profile, card: Gpu, factor: float | None, floor_s: float) -
         if factor is not None:
             low, high = (end * (factor * middle) for end in MEASURED)
         parts.append((float(low), high + QUEUED_S * (launches or 0) * bool(operators)))
-    rest, optimizer = parts
-    low, high = (HOST_FACTORS[i] * profile.parts[HOST] + LAUNCH_S[i] * profile.all_launches for i in (0, 1))
     copy_s = profile.copied_bytes / (card.value("link") or float("inf"))
     copies = copy_s, copy_s * (1.0 if any(loader.pinned for loader in profile.loaders) else UNPINNED)
-    gpu = rest[0] + optimizer[0] + copies[0], rest[1] + optimizer[1] + copies[1]
+    low, high = (HOST_FACTORS[i] * profile.parts[HOST] + LAUNCH_S[i] * profile.all_launches for i in (0, 1))
+    gpu = parts[0][0] + parts[1][0] + copies[0], parts[0][1] + parts[1][1] + copies[1]
     joined, bare = (_joined(profile, (low, high), gpu, loading) for loading in (1.0, 0.0))
     step, rest_s = (max(joined[0], floor_s), max(joined[1], floor_s)), profile.mean_s - profile.parts[DATA]
     speedups = (profile.mean_s / step[1], profile.mean_s / step[0]), (rest_s / bare[1], rest_s / bare[0])
-    return OnGpu(card.name, step, (low, high), rest, optimizer, copies, *speedups, card.value("capacity"))
+    return OnGpu(card.name, step, (low, high), *parts, copies, *speedups, card.value("capacity"))
 
 
 def _joined(profile: Profile, host: Span, gpu: Span, loading: float) -> Span:
@@ -122,7 +122,6 @@ def _of_host(profile: Profile, gpu: OnGpu | None) -> Iterator[Cause]:
     step_s, waiting_s, alone_s, own_s = profile.mean_s, profile.parts[DATA], profile.alone_s or 0.0, profile.own_s
     half_s = 0.5 * gpu.step_s[1] if gpu else float("inf")
     short = waiting_s > half_s or (gpu is not None and alone_s > step_s / gpu.without_waiting[0])
-    lines = {region: next((f"mostly at {line}" for line, _ in of if line), "") for region, of in profile.lines.items()}
     if profile.loaders and (waiting_s >= LARGE * step_s or short):
         items, workers = profile.step and profile.step.items, max(1, profile.workers)
         advice = "Smaller inputs, more workers, or decoding on the GPU."
@@ -134,12 +133,12 @@ def _of_host(profile: Profile, gpu: OnGpu | None) -> Iterator[Cause]:
                 advice = f"; {_article(gpu.gpu)} could take {could:,.0f} or more"
                 advice += f": {many:,.0f} processes, smaller inputs, or decoding on the GPU" * (many > 1.5)
             advice = f"The loader alone makes {rate:,.0f} rows/s in {counted(workers, 'process')}{advice}."
-        advice += f" It loads {lines[DATA]}." if lines.get(DATA) else ""
+        advice += f" It loads mostly at {profile.lines[DATA]}." if DATA in profile.lines else ""
         says = f"waits for data: num_workers={profile.workers} at {profile.loaders[0].line}"
         yield Cause(DATA, max(waiting_s, alone_s), f"{waiting_s / step_s:.0%} of a step {says}", advice)
     if own_s >= LARGE * step_s or own_s > half_s:
         says = f"{own_s / step_s:.0%} of a step is own Python, without torch"
-        says += f", {lines[PYTHON]}" if lines.get(PYTHON) else ""
+        says += f", mostly at {profile.lines[PYTHON]}" if PYTHON in profile.lines else ""
         yield Cause(PYTHON, own_s, says, "Move it out of the loop, batch it, or do it in another process.")
 
 
@@ -161,24 +160,23 @@ def _of_gpu(profile: Profile, gpu: OnGpu) -> Iterator[Cause]:
         yield Cause("memory", gpu.step_s[1], says, "Take a smaller batch.")
 
 
-def _work(profile: Profile) -> Cause:
-    """Return the cause of a step that has no other one: its operators."""
+def _work(profile: Profile) -> Iterator[Cause]:
+    """Yield the cause of a step that has no other one: its operators, if they are known."""
     flops, products = (
         sum(each.flops for each in profile.operators if not kinds or each.kind in kinds)
         for kinds in ((), ("product", "convolution"))
     )
-    says, faster = "it computes", ""
     if flops:
         says = f"it computes: products are {products / flops:.0%} of {flops / 1e9:,.3g} GFLOP"
-        faster = "TF32 or autocast is likely faster still." * bool(profile.dtype == "float32" and profile.gpus)
-    elif profile.operators:
-        moved = sum(each.bytes for each in profile.operators)
+        advice = "TF32 or autocast is likely faster still." * bool(profile.dtype == "float32" and profile.gpus)
+        yield Cause("computes", profile.mean_s, says, advice)
+    elif moved := sum(each.bytes for each in profile.operators):
         says = f"it waits for memory: its operators move {moved / 1e9:,.3g} GB"
-    return Cause("computes", profile.mean_s, says, faster)
+        yield Cause("computes", profile.mean_s, says)
 
 
 def _article(gpu: str) -> str:
-    return f"{'an' if gpu[0] in 'AHLR' else 'a'} {gpu}"
+    return f"{'an' if gpu[0] in 'AHLMR' else 'a'} {gpu}"
 
 
 # Text and picture -----------------------------------------------------------------------------------------------------
@@ -186,29 +184,39 @@ def _article(gpu: str) -> str:
 
 def answer(profile: Profile) -> str:
     """Return the first sentence: the limit of the script, or the speedups on GPUs."""
-    star, gpus, causes = profile.star, profile.gpus, profile.causes
-    if profile.bound is not None and (not gpus or causes[0].name in (DATA, PYTHON)):
+    star, gpus, first = profile.star, profile.gpus, next(iter(profile.causes), Cause("", 0.0, ""))
+    if profile.bound is not None and (not gpus or first.name in (DATA, PYTHON)):
         seconds = profile.parts | {PYTHON: profile.own_s}
         part = max(SHARES, key=lambda part: seconds[part])
         says = f"no GPU makes it more than about {ratio_text(profile.bound)}{star} faster on a host like this one"
         if gpus:
-            expected = spread((min(gpu.speedup[0] for gpu in gpus), max(gpu.speedup[1] for gpu in gpus)))
-            says += f" (the GPUs below likely {expected}×{star})" * (f"{expected}×" != ratio_text(profile.bound))
+            low, high = min(gpu.speedup[0] for gpu in gpus), max(gpu.speedup[1] for gpu in gpus)
+            likely = times_range(low, high, "–")
+            says += f" (the GPUs below likely {likely}{star})" * (likely != ratio_text(profile.bound))
         share = f"{seconds[part] / (profile.mean_s or 1.0):.0%} of a step {SHARES[part]}"
-        says += f": {causes[0].says if causes[0].name == part else share}"
+        says += f": {first.says if first.name == part else share}"
     elif not gpus:
         says = f"no limit was found, and its time on GPUs is unknown: {profile.unmodelled}"
     elif all(gpu.host_s[0] > gpu.busy_s[1] for gpu in gpus):
-        says = f"{spread(gpus[0].speedup)}×{star} faster on any of these GPUs: the host is the limit, not the GPU"
+        says = f"{faster(gpus[0].speedup, star)} on any of these GPUs: the host is the limit, not the GPU"
     else:
-        each = [f"{spread(gpu.speedup)}×{star} faster on {_article(gpu.gpu)}" for gpu in (gpus[0], *gpus[1:][-1:])]
-        says = f"{', '.join(each)}: {causes[0].says.partition(':')[0]}"
+        each = [f"{faster(gpu.speedup, star)} on {_article(gpu.gpu)}" for gpu in (gpus[0], *gpus[1:][-1:])]
+        says = f"{', '.join(each)}: {first.says.partition(':')[0]}"
     return f"{os.path.basename(profile.script)}: {says}"
 
 
-def spread(span: Span) -> str:
-    """``18–89``, ``2.2–2.9``, ``2.0`` where both ends are alike."""
-    return "–".join(dict.fromkeys(ratio_text(value).removesuffix("×") for value in span))
+def faster(speedup: Span, star: str = "") -> str:
+    """``18–89× faster``, ``37–110× slower``, ``2.0× slower to 1.5× faster``."""
+    says = times_range(*speedup, "–")
+    return f"{says}{star}" if says.endswith("slower") else f"{says}{star} faster"
+
+
+def gain(speedup: Span, star: str = "") -> str:
+    """Return a cell of the row ``faster``: ``18–89×``; ``≤ 1.5×`` if the GPU may be slower, ``–`` if it is."""
+    low, high = speedup
+    ends = [ratio_text(max(1.0, end), "") for end in speedup]
+    shown = "–".join(dict.fromkeys(ends)) if low >= SAME else f"≤ {ends[1]}"
+    return f"{shown}×{star}" if high >= SAME else "–"
 
 
 def span_text(*span: float) -> str:
@@ -222,20 +230,18 @@ def span_text(*span: float) -> str:
 
 def screen(profile: Profile) -> list[str]:
     """Return the lines of the answer: at most 25, of at most 80 columns."""
-    first, *others = profile.causes
     lead, advice = [answer(profile)], profile.causes
-    if first.name != "computes":
+    for first in (cause for cause in advice[:1] if cause.name != "computes"):
         says = f"{first.says}. " * (first.says not in lead[0])
-        lead, advice = [*lead, f"First: {says}{first.next}"], others
+        lead, advice = [*lead, f"First: {says}{first.next}"], advice[1:]
     words = [f"{cause.says[0].upper()}{cause.says[1:]}. {cause.next}" for cause in advice]
-    lines = [_wrapped(*lead), [""], _table(profile), [""], _wrapped(" ".join(filter(None, [*words, *_notes(profile)])))]
-    return [line for each in lines for line in each][:MOST_LINES]
 
+    def wrapped(*texts: str) -> Iterator[str]:
+        for each in texts:
+            yield from textwrap.wrap(each, WIDTH, break_long_words=False, break_on_hyphens=False)
 
-def _wrapped(*texts: str) -> list[str]:
-    return [
-        line for each in texts for line in textwrap.wrap(each, WIDTH, break_long_words=False, break_on_hyphens=False)
-    ]
+    notes = " ".join(filter(None, [*words, *_notes(profile)]))
+    return [*wrapped(*lead), "", *_table(profile), "", *wrapped(notes)][:MOST_LINES]
 
 
 def _table(profile: Profile) -> Iterator[str]:
@@ -253,7 +259,7 @@ def _table(profile: Profile) -> Iterator[str]:
         left = max(0.0, gpu.step_s[1] - high), max(0.0, gpu.step_s[0] - low)
         return left if profile.workers else (parts[DATA], parts[DATA])
 
-    unit, threads = UNITS.get(step.rank, "a step"), f"CPU {profile.threads} thread{'s' * (profile.threads != 1)}"
+    unit, threads = UNITS.get(step.rank, "a step"), f"CPU {counted(profile.threads, 'thread')}"
     head = f"{unit}, {step.shape}" + " rows" * ("×" not in step.shape) if step.shape else unit
     yield row(head, threads, lambda gpu: gpu.gpu.removesuffix(" SXM")[: CELL - 1])
     rows: list[tuple[str, float, Callable[[OnGpu], Span]]] = [
@@ -270,11 +276,13 @@ def _table(profile: Profile) -> Iterator[str]:
         yield row("copies in", "–", lambda gpu: gpu.copies_s)
     half = f" ±{(step.high_s - mean_s) / mean_s:.0%}" if step.high_s is not None else ""
     yield row(unit, f"{span_text(mean_s)}{half}{star}", lambda gpu: gpu.step_s)
-    if gpus:
-        yield row("faster", "", lambda gpu: f"{spread(gpu.speedup)}×{star}")
+    if any(gpu.speedup[1] >= SAME for gpu in gpus):
+        yield row("faster", "", lambda gpu: gain(gpu.speedup, star))
+    if any(gpu.speedup[0] < SAME for gpu in gpus):
+        yield row("slower", "", lambda gpu: gain((1 / gpu.speedup[1], 1 / gpu.speedup[0]), star))
     if gpus and parts[DATA] >= LARGE * mean_s:
         rest = span_text(mean_s - parts[DATA])
-        yield row("if data never waits", rest, lambda gpu: f"{spread(gpu.without_waiting)}×{star}")
+        yield row("if data never waits", rest, lambda gpu: gain(gpu.without_waiting, star))
 
 
 def _notes(profile: Profile) -> Iterator[str]:
@@ -300,21 +308,21 @@ def _notes(profile: Profile) -> Iterator[str]:
     if profile.gpus:
         held = "33 of 34 published networks lay inside"
         yield f"GPUs: modelled from {profile.all_launches:,} launches ({held}); the host's part is a guess."
-    elif profile.unmodelled:
+    elif profile.bound is not None:
         yield f"No times on GPUs: {profile.unmodelled}."
     for name, (low, mean, high) in profile.measured.items():
         guess = next((gpu.step_s for gpu in profile.gpus if gpu.gpu == name), None)
         where = "in" if guess and guess[0] <= mean <= guess[1] else "out"
         held = f", estimated {span_text(*guess)}: {where}side" if guess else ""
         yield f"Measured on {name}: {span_text(mean)} a step ({span_text(low, high)}){held}."
-    yield from (f"Unknown: {part} ({why})." for part, why in profile.lost.items())
+    yield from (f"Unknown: {part} ({why})." for part, why in profile.lost.items() if why != profile.unmodelled)
 
 
 def bars_of(profile: Profile) -> tuple[str, list[tuple[str, tuple[float, ...], float, str]], str]:
     """Return the answer of a completed profile, the seconds of a step on each device, and a note, for a picture."""
     rest_s, parts = sum(profile.parts[part] for part in (FORWARD, BACKWARD, OPTIMIZER)), profile.parts
     own: tuple[float, ...] = parts[DATA], parts[PYTHON], parts[HOST], rest_s
-    rows = [(f"CPU, {profile.threads} threads", own, profile.mean_s, span_text(profile.mean_s))]
+    rows = [(f"CPU, {counted(profile.threads, 'thread')}", own, profile.mean_s, span_text(profile.mean_s))]
     for gpu in profile.gpus:  # at the low end, without work that is done beside other work
         left_s, each = gpu.step_s[0], []
         for seconds in (parts[DATA], parts[PYTHON], gpu.host_s[0], left_s):

@@ -13,24 +13,28 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import runpy
 import sys
 import time
 import traceback
 import types
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from statistics import fmean
 from threading import get_ident, main_thread
 from typing import Any, NoReturn
 
 import msgspec
 
+from ..devices import CPU
 from ..errors import UsageError
+from ..measure.disturbance import disturbed, read_counters
 from ..runfile.quantities import counted
 from .profile import DATA, PYTHON, LoaderFacts, Profile, Step, StepNotes, correlation, mean_interval
-from .watcher import BATCH, LINE, RANKS, SALVAGED, STEPPED, Plan, Watcher, frames, line_of
+from .watcher import BATCH, LINE, RANKS, SALVAGED, STEPPED, WENT_BACK, Plan, Watcher, frames, line_of
 
 ALONE_BATCHES, ALONE_S = 25, 3.0
 """Batches and seconds for which a loader runs alone."""
@@ -39,7 +43,14 @@ SAMPLES, SAMPLED_STEPS, BRIEF_S, LONG_S = 60, 5, 0.005, 0.05
 that has no step yet."""
 NO_STEP_S, SAID_S = 600.0, 30.0
 """Seconds without a step after which a script is given up, and between two lines that say where it is."""
-NEEDS_CUDA = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA is not available")
+
+ENDED_EARLY = "the script ended before its operators were counted; --steps 10 leaves steps for that"
+FAILURES = {
+    "not compiled with CUDA|No CUDA GPUs|no NVIDIA driver|CUDA is not available":
+        "needs CUDA at {}, and there is none here: .to(device) instead of .cuda()",
+    "EOF when reading a line": "asks for input at {}, and there is none: give it by a pipe",
+}  # fmt: skip
+"""Patterns of the errors that a user's change of the script or of its call removes, and the change."""
 MARK = "__gpubench_step__"
 """The function that a marked loop calls at the begin of each turn."""
 
@@ -57,19 +68,13 @@ class Script:
     ) -> None:  # fmt: skip
         self._result, self._words, self._module, self._to_the_end, self._line = result, words, module, to_the_end, line
         self._path, self.profile, self._plan = os.path.abspath(words[0]), Profile(words[0]), Plan(**plan)
-        self._tasks, self._before = self._later(), None
+        self._tasks, self._before, self._process = self._later(), None, os.getpid()
         self.watcher = Watcher(self._plan, lambda: next(self._tasks, False))
         self.main: Any = None
         self._began_s, self._said_s = time.monotonic(), 0.0
         self._thread, self._samples, self._is_sampled = get_ident(), list[tuple[str, str]](), True
         self._turns: Counter[int] = Counter()
         _thread.start_new_thread(self._sample, ())
-
-    def hook(self) -> None:
-        """Set the hooks; torch has been imported."""
-        with self.watcher.losing("hooks"):
-            importlib.import_module("..measure.disturbance", __package__)
-            self.watcher.install()
 
     # The phases after the timed steps ---------------------------------------------------------------------------------
 
@@ -84,15 +89,12 @@ class Script:
         self._finish()
 
     def _sampled(self) -> Iterator[bool]:
-        until_s, self._samples = time.perf_counter() + self._plan.sampled_s, []
-        self._thread, self._is_sampled = self.watcher.thread, True
+        until_s, self._samples, self._thread = time.perf_counter() + self._plan.sampled_s, [], self.watcher.thread
         for _ in range(SAMPLED_STEPS):
             if time.perf_counter() < until_s and len(self._samples) < SAMPLES:
                 yield True
-        self._is_sampled, lines = False, defaultdict[str, Counter[str]](Counter)
-        for region, line in self._samples:
-            lines[region][line] += 1
-        self.profile.lines = {region: counts.most_common(5) for region, counts in lines.items()}
+        self._is_sampled, counts = False, Counter(sample for sample in self._samples if sample[1])
+        self.profile.lines = {region: line for (region, line), _ in reversed(counts.most_common())}
 
     def _traced(self) -> Iterator[bool]:
         from .tracing import Tracer, split_host
@@ -102,7 +104,7 @@ class Script:
             "the network is compiled": self.watcher.compiled,
             "the script uses torch.profiler itself": sys.modules["torch"]._C._autograd._profiler_enabled(),
         }
-        if why := next((why for why, holds in obstacles.items() if holds), ""):
+        for why in (why for why, holds in obstacles.items() if holds):
             self.watcher.lose("launches", why)
             return
         tracer, steps = Tracer(), list[StepNotes]()
@@ -113,7 +115,8 @@ class Script:
         finally:
             spans = tracer.stop()
         self.profile.traced = True
-        self.profile.parts = split_host(self.profile.regions, steps, spans, self._train)
+        length = fmean(len(notes) for _, _, notes in self.watcher.steps())
+        self.profile.parts = split_host(self.profile.regions, length, steps, spans, self._train)
 
     def _counted(self) -> Iterator[bool]:
         from .tracing import Counting
@@ -139,10 +142,7 @@ class Script:
         )
         profile.step.warm, profile.step.rho = len(watcher.warm) - 1, correlation(seconds)
         profile.compiled = watcher.compiled
-        with self.watcher.losing("machine"):
-            from ..devices import CPU
-            from ..measure.disturbance import disturbed, read_counters
-
+        with watcher.losing("machine"):
             profile.machine, profile.torch, profile.threads = CPU.label, str(torch.__version__), torch.get_num_threads()
             if self._before is not None:
                 flags = disturbed(self._before, read_counters((), family=True))
@@ -152,18 +152,19 @@ class Script:
         """Write the result; end the process, unless the script is to run to its end."""
         self._is_sampled = False
         self.profile.ended = "ended" if self._to_the_end else "stopped"
+        if self.profile.step is None:
+            self.profile.refusal = f"its steps can't be told apart ({self.watcher.lost.get('phases')})"
         self._write()
         if self._to_the_end:
             return self.watcher.restore()
         self.watcher.phase = "over"
-        with self.watcher.losing("alone"):
-            self._time_loaders()
-        with self.watcher.losing("foreach"):
-            self._count_foreach()
+        for task in (self._alone, self._foreach):
+            with self.watcher.losing(task.__name__.strip("_")):
+                task()
         self._write()
         switch_off(0)
 
-    def _time_loaders(self) -> None:
+    def _alone(self) -> None:
         """Time the loaders of the steps, with nobody computing, without the batches that they made in advance."""
         loaders = [loader for key, (loader, _) in self.watcher.loaders.items() if key in self._train]
         for loader, facts in zip(loaders, self.profile.loaders, strict=True):
@@ -175,7 +176,7 @@ class Script:
             ends = ends[min(first, len(ends) // 2) :]
             facts.alone_s = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
 
-    def _count_foreach(self) -> None:
+    def _foreach(self) -> None:
         """Count the launches of the optimizer as a GPU has it by default: one for many tensors."""
         from ..measure.work import watched
 
@@ -195,25 +196,26 @@ class Script:
     # The look from outside --------------------------------------------------------------------------------------------
 
     def _sample(self) -> None:
-        while self._is_sampled:
-            phase = self.watcher.phase
-            time.sleep(BRIEF_S if phase == "later" else LONG_S)
-            if phase == "timed" and self._before is None:
-                self._before = sys.modules["gpubench.measure.disturbance"].read_counters((), family=True)
-            frame = sys._current_frames().get(self._thread) if self._is_sampled else None
-            if phase == "warm" and self.watcher.rank == len(RANKS):
-                self._say_place(time.monotonic() - self._began_s, frame)
-            if phase != "timed" and self._is_sampled:
-                own = [each for each in frames(frame) if each.f_code.co_filename == self._path]
-                self._turns.update(each.f_lineno for each in own[-1:])
-                region = next(iter(self.watcher.stacks[self._thread]), PYTHON)
-                self._samples.append((region, line_of(frame)))
+        with self.watcher.losing("lines"):
+            while self._is_sampled:
+                phase = self.watcher.phase
+                time.sleep(BRIEF_S if phase == "later" else LONG_S)
+                if phase == "timed" and self._before is None:
+                    self._before = read_counters((), family=True)
+                frame = sys._current_frames().get(self._thread) if self._is_sampled else None
+                if phase == "warm" and self.watcher.rank == len(RANKS):
+                    self._say_place(time.monotonic() - self._began_s, frame)
+                if phase != "timed" and self._is_sampled:
+                    own = [each for each in frames(frame) if each.f_code.co_filename == self._path]
+                    self._turns.update(each.f_lineno for each in own[-1:])
+                    region = next(iter(self.watcher.stacks[self._thread]), PYTHON)
+                    self._samples.append((region, line_of(frame)))
 
     def _say_place(self, seconds: float, frame: Any) -> None:
-        """Say where a script is that has no step yet, or give it up."""
+        """Say where a script is that has no step yet, or give it up unless it is to run to its end."""
         own = next(frames(frame), None)
         place = f"{own.f_code.co_name}(), {line_of(frame)}" if own else "an import"
-        if seconds >= NO_STEP_S:
+        if seconds >= NO_STEP_S and not self._to_the_end:
             self._refuse(f"no step within 10 minutes; it last was in {place}")
             switch_off(2)
         if seconds >= self._said_s + SAID_S:
@@ -228,22 +230,19 @@ class Script:
     def close(self, failure: BaseException | None) -> None:
         """Take the answer from a script that has ended by itself, or refuse one."""
         self.stop()
-        if self.watcher.phase == "over" and self.profile.step:
-            return
+        if os.getpid() != self._process or self.profile.refusal or (self.profile.step and self.watcher.phase == "over"):
+            return  # a forked child, or a script that has its answer
         seen, children = self.watcher.salvage(), self.watcher.children
         if failure is not None and not (isinstance(failure, SystemExit) and not failure.code):
-            *_, (frame, _) = traceback.walk_tb(failure.__traceback__)
-            why = f"needs CUDA at {line_of(frame)}, and there is none here: .to(device) instead of .cuda()"
-            cuda = any(words in str(failure) for words in NEEDS_CUDA)
-            self._refuse(why if cuda else "the script failed before it was measured", "ended" if cuda else "failed")
+            self._refuse_failure(failure)
         elif "torch" not in sys.modules:
             self._refuse("never imports torch")
-        elif children and self.watcher.rank > RANKS.index("backward"):
+        elif children and self.watcher.rank > WENT_BACK:
             who = f"{counted(len(children), 'process')} that it starts {'does' if len(children) == 1 else 'do'}"
             self._refuse(f"{who} the training (at {children[0]}). Give one of them alone, for example --nproc 1")
         elif len(self.watcher.timed) > 2 and seen >= SALVAGED:
             self._fill_steps()
-            self.watcher.lose("operators", "the script ended before they were counted")
+            self.watcher.lose("operators", ENDED_EARLY)
             self.profile.ended = "ended"
             self._write()
         elif seen:
@@ -257,24 +256,34 @@ class Script:
                     why += f" {loop[1]:.0%} of its time is in the loop at {place}: --step {loop[0]}"
             self._refuse(why)
 
+    def _refuse_failure(self, failure: BaseException) -> None:
+        """Refuse a script that has raised an exception, or has ended itself with an exit code."""
+        *_, (frame, _) = traceback.walk_tb(failure.__traceback__)
+        for pattern, advice in FAILURES.items():
+            if re.search(pattern, str(failure)):
+                return self._refuse(advice.format(line_of(frame)))
+        hint = f": words for it stand behind its name, as in gpubench profile {self._words[0]} --data DIR"
+        how, code = ("ended itself", failure.code) if isinstance(failure, SystemExit) else ("failed", None)
+        self._refuse(f"the script {how} before it was measured{hint * (code == 2)}", "failed")
+
     def _refuse(self, why: str, ended: str = "ended") -> None:
         self.profile.refusal, self.profile.ended = why, ended
         self._write()
 
-    def code(self) -> tuple[Any, dict[str, Any]]:
-        """Return the code to run, and the names that Python gives to its module. Raises SystemExit if it has no loop at
-        the line that marks a step."""
-        names = dict[str, Any](__spec__=None, __package__=None)
+    def run(self) -> None:
+        """Run the script as ``__main__``, or its loop with a mark at the line that the user named. Raises its
+        exceptions, and SystemExit if no loop is at that line."""
+        names = dict[str, Any](__spec__=None, __package__=None, __cached__=None, __builtins__=builtins)
         sys.argv = list(self._words)
         if self._module:
             sys.path.insert(0, os.getcwd())
             _, spec, code = runpy._get_module_details(self._words[0])  # type: ignore[attr-defined]
             self._path = sys.argv[0] = spec.origin
-            names = {"__spec__": spec, "__package__": spec.parent, "__loader__": spec.loader}
+            names |= {"__spec__": spec, "__package__": spec.parent, "__loader__": spec.loader}
         else:
             sys.path.insert(0, os.path.dirname(os.path.realpath(self._path)))
             names["__loader__"] = loader = SourceFileLoader("__main__", self._path)
-            code = compile(loader.get_data(self._path), self._path, "exec", dont_inherit=True)
+            code = loader.source_to_code(loader.get_data(self._path), self._path)
         if self._line is not None:
             tree = marked(Path(self._path).read_bytes(), self._line)
             if tree is None:
@@ -282,7 +291,10 @@ class Script:
                 raise SystemExit(2)
             setattr(builtins, MARK, self.watcher.turn)
             code = compile(tree, self._path, "exec", dont_inherit=True)
-        return code, names | {"__file__": self._path, "__cached__": None, "__builtins__": builtins}
+        module = types.ModuleType("__main__")
+        vars(module).update(names, __file__=self._path)
+        self.main, sys.modules["__main__"] = sys.modules["__main__"], module  # the old one stays alive
+        exec(code, vars(module))
 
 
 def _loops(tree: ast.Module) -> dict[ast.For | ast.While | ast.AsyncFor, range]:
@@ -341,20 +353,17 @@ def _after_torch(then: Callable[[], None]) -> None:
 def main(words: Sequence[str]) -> int:
     """Run the script of a JSON text, the arguments of :class:`Script`; return the exit code. Raises its SystemExit."""
     script, failure = Script(**json.loads(words[0])), None
-    script.hook() if "torch" in sys.modules else _after_torch(script.hook)
-    code, names = script.code()
-    module = types.ModuleType("__main__")
-    vars(module).update(names)
-    script.main, sys.modules["__main__"] = sys.modules["__main__"], module  # the old one stays alive
+    script.watcher.install() if "torch" in sys.modules else _after_torch(script.watcher.install)
     try:
-        exec(code, vars(module))
+        script.run()
     except BaseException as error:
         failure = error
     script.close(failure)
     if isinstance(failure, SystemExit):
         raise failure
     if failure is not None:
-        failure.__traceback__ = failure.__traceback__ and failure.__traceback__.tb_next  # without this frame
+        while failure.__traceback__ and failure.__traceback__.tb_frame.f_code.co_filename == __file__:
+            failure.__traceback__ = failure.__traceback__.tb_next  # without our frames
         sys.excepthook(type(failure), failure, failure.__traceback__)
     return int(failure is not None)
 
@@ -373,7 +382,7 @@ def profile(step: Callable[[], Any], /, *, steps: int = 30, gpus: Sequence[str] 
     os.environ.setdefault("KINETO_LOG_LEVEL", "9")
     cards, name = cards_of(gpus), getattr(step, "__name__", "step")
     script = Script(os.devnull, [f"{name}()"], to_the_end=True, steps=steps, steps_s=0.0)
-    script.hook()
+    script.watcher.install()
     try:
         while script.watcher.phase != "over":
             script.watcher.turn()

@@ -50,20 +50,22 @@ class Tracer:
 
 
 def split_host(
-    plain: Mapping[str, float], steps: Sequence[StepNotes], traced_spans: tuple[Spans, int], train: frozenset[Hashable]
-) -> dict[str, float]:
+    plain: Mapping[str, float], length: float, steps: Sequence[StepNotes], traced_spans: tuple[Spans, int],
+    train: frozenset[Hashable],
+) -> dict[str, float]:  # fmt: skip
     """Return the parts of a mean step with the host's time apart: in torch's regions the time between outermost
     operators, less the profiler's cost, and in own Python the operators moved to FORWARD. The sum stays. Of several
-    steps the least counts, since other programs only add."""
+    steps the least counts, since other programs only add; ``length`` is the number of notes of a mean step, since
+    episodes and sentences aren't equally long."""
     (spans, events), every = traced_spans, []
     for begin, end, notes in steps:
-        totals = {name: [0.0, 0.0, 0] for name in PARTS}  # seconds, seconds between operators, operators
+        totals = {name: [0.0, 0.0, 0.0] for name in PARTS}  # seconds, seconds between operators, operators
         for first, last, region in segments(notes, begin, end, train):
             within, total = [span for span in spans if span[0] < last and span[1] > first], totals[region]
             total[0] += last - first
             total[1] += last - first - sum(min(last, b) - max(first, a) for a, b in within)
             total[2] += sum(a >= first for a, _ in within)
-        every.append(totals)
+        every.append({name: [length / max(1, len(notes)) * each for each in of] for name, of in totals.items()})
     least = {name: [*map(min, zip(*(totals[name] for totals in every), strict=True))] for name in PARTS}
     excess_s = max(0.0, sum(seconds for seconds, *_ in least.values()) - sum(plain.values()))
     cost_s, parts = min(MOST_COST_S, excess_s * len(steps) / max(1, events)), dict(plain)
@@ -116,17 +118,20 @@ class Counting:
 
         return noted
 
-    def load(self, original: Any, iterator: Any) -> Any:
-        """Return the next batch of a loader. The operators of the loader aren't counted."""
+    def pause(self) -> None:
+        """Leave the modes of torch: the operators of a loader aren't counted."""
         from torch.utils._python_dispatch import _disable_current_modes
 
-        with _disable_current_modes():
-            batch = original(iterator)
+        self._paused = _disable_current_modes()
+        self._paused.__enter__()
+
+    def resume(self, batch: Any) -> None:
+        """Count again, after the loader has made this batch."""
+        self._paused.__exit__(None, None, None)
         with contextlib.suppress(Exception):
             tensors = tensor_leaves(dict(batch) if hasattr(batch, "keys") else batch)
             self._batch_bytes += sum(tensor.nbytes for tensor in tensors)
             self._shape = self._shape or tuple(tensors[0].shape)
-        return batch
 
     def note_dtype(self, module: Any) -> None:
         """Note the device of a module, and the dtype in which the module computes."""

@@ -11,6 +11,7 @@ import os
 import sys
 import sysconfig
 import time
+import weakref
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
@@ -30,6 +31,8 @@ LINE, STEPPED, WENT_BACK, BATCH, CALLED = range(len(RANKS))
 batch of a loader, a call of an outermost module with parameters."""
 SALVAGED, MOST_LOADERS = 6, 4
 """Steps that an answer needs, the first included, and loaders that are kept alive, the newest ones."""
+FAILED = object()
+"""The result of a call that raised an exception."""
 _OTHERS = ("<", *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib")), str(Path(__file__).parents[1]))
 
 
@@ -117,30 +120,24 @@ class Watcher:
 
     def enter(self, region: str, key: Hashable = None) -> bool:
         """Open a region of this thread; return whether it is noted: nothing within a loader is."""
-        try:
-            stack = self.stacks[ident := get_ident()]
-            if self.phase == "over" or (stack and stack[-1] == DATA):
-                return False
-            self._notes[ident].append((self._clock(), "+", region, key))
-            stack.append(region)
-        except Exception as error:
-            return self.lose(region, error)
+        stack = self.stacks[ident := get_ident()]
+        if self.phase == "over" or (stack and stack[-1] == DATA):
+            return False
+        self._notes[ident].append((self._clock(), "+", region, key))
+        stack.append(region)
         return True
 
     def leave(self, region: str, rank: int | None = None, key: Hashable = None) -> None:
         """Close a region, and note an event of this rank."""
-        try:
-            stack = self.stacks[ident := get_ident()]
-            if self.phase == "over" or region not in stack:
-                return
-            while stack.pop() != region:
-                pass
-            now_s = self._clock()
-            self._notes[ident].append((now_s, "-", region, key))
-            if rank is not None and rank <= self.rank:
-                self.event(rank, key, now_s)
-        except Exception as error:
-            self.lose(region, error)
+        stack = self.stacks[ident := get_ident()]
+        if self.phase == "over" or region not in stack:
+            return
+        while stack.pop() != region:
+            pass
+        now_s = self._clock()
+        self._notes[ident].append((now_s, "-", region, key))
+        if rank is not None and rank <= self.rank:
+            self.event(rank, key, now_s)
 
     def turn(self) -> None:
         """Take the begin of a turn of the loop that the user named."""
@@ -224,36 +221,40 @@ class Watcher:
 
     def install(self) -> None:
         """Set all hooks; torch has been imported."""
-        from multiprocessing.process import BaseProcess
+        with self.losing("hooks"):
+            from multiprocessing.process import BaseProcess
 
-        import torch
-        import torch.utils.data.dataloader as loading
-        from torch.optim import optimizer
+            import torch
+            import torch.utils.data.dataloader as loading
+            from torch.optim import optimizer
 
-        iterators, hook = loading._BaseDataLoaderIter, self._hook
-        enter = lambda *_: self.enter(FORWARD)  # noqa: E731
-        hook(torch.nn.Module, "__call__", FORWARD, enter, self._leave_module, self._module_hooks)
-        backward = lambda *_: self.enter(BACKWARD), lambda *_: self.leave(BACKWARD, WENT_BACK)
-        hook(torch.autograd, "grad", BACKWARD, *backward, self._module_hooks)
-        hook(torch.autograd, "backward", BACKWARD, *backward)
-        with self.losing(DATA):
-            self._hooks.enter_context(replacing(iterators, "__next__", self._load))
-        load = lambda each: self.enter(DATA, self._keys.get(id(each)))  # noqa: E731
-        hook(iterators, "__next__", DATA, load, self._leave_batch)
-        hook(iterators, "__init__", DATA, lambda *_: True, self._note_iterator)
-        hook(loading.DataLoader, "__init__", DATA, self._note_loader)
-        hook(optimizer.Optimizer, "__init__", OPTIMIZER, self._note_optimizer)
-        hook(torch, "compile", FORWARD, self._note_compile)
-        hook(torch.nn.Module, "compile", FORWARD, self._note_compile)
-        hook(BaseProcess, "start", "children", self._note_child)
-        self._hooks.callback(optimizer.register_optimizer_step_pre_hook(self._before_step).remove)
-        self._hooks.callback(optimizer.register_optimizer_step_post_hook(self._after_step).remove)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=lambda: setattr(self, "phase", "over"))
+            _WATCHERS.add(self)
+            iterators, module = loading._BaseDataLoaderIter, torch.nn.Module
+            hook, enter = self._hook, self._enter_loader
+            backward = lambda *_: self.enter(BACKWARD), lambda *_: self.leave(BACKWARD, WENT_BACK)
+            hook(module, "__call__", FORWARD, lambda *_: self.enter(FORWARD), self._leave_module, self._module_hooks)
+            hook(torch.autograd, "grad", BACKWARD, *backward, self._module_hooks)
+            hook(torch.autograd, "backward", BACKWARD, *backward)
+            hook(
+                iterators,
+                "__next__",
+                DATA,
+                lambda each: enter(self._keys.get(id(each))),
+                self._leave_batch,
+            )
+            hook(loading.DataLoader, "__iter__", DATA, lambda each: enter(self._use(each)), self._leave_iter)
+            hook(loading.DataLoader, "__init__", DATA, self._note_loader)
+            hook(optimizer.Optimizer, "__init__", OPTIMIZER, self._note_optimizer)
+            hook(torch, "compile", FORWARD, self._note_compile)
+            hook(module, "compile", FORWARD, self._note_compile)
+            hook(BaseProcess, "start", "children", self._note_child)
+            self._hooks.callback(optimizer.register_optimizer_step_pre_hook(self._before_step).remove)
+            self._hooks.callback(optimizer.register_optimizer_step_post_hook(self._after_step).remove)
 
     def _hook(self, owner: Any, name: str, part: str, before: Any, after: Any = None, hooks: Any = None) -> None:
-        """Call ``before(*args)`` before a function, and if that was true ``after(returned, *args)`` after it. A missing
-        function, and an exception of ``before`` or ``after``, cost their part of the answer."""
+        """Call ``before(*args)`` before a function, and if that was true ``after(result, *args)`` after it, with FAILED
+        for an exception. A missing function, and an exception of ``before`` or ``after``, cost their part of the
+        answer."""
         inner = (FORWARD, DATA) if name == "__call__" else ()  # nearly all calls of modules are within another one's
 
         def make(original: Any) -> Any:
@@ -265,14 +266,13 @@ class Watcher:
                     noted = self.lose(part, error)
                 if not noted:
                     return original(*args, **kwargs)
-                returned = False
+                result = FAILED
                 try:
                     result = original(*args, **kwargs)
-                    returned = True
                     return result
                 finally:
                     try:  # a context manager takes a microsecond
-                        after(returned, *args)
+                        after(result, *args)
                     except Exception as error:
                         self.lose(part, error)
 
@@ -303,26 +303,41 @@ class Watcher:
         if not (getattr(getattr(process, "_target", None), "__module__", "") or "").startswith("torch.utils.data"):
             self.children.append(line_of(sys._getframe()))
 
-    def _note_iterator(self, _: bool, iterator: Any, loader: Any) -> None:
-        """Note the loader of an iterator. Its key is where it was made and how long it is: a script may make loader and
+    def _use(self, loader: Any) -> Hashable:
+        """Note a loader that begins; return its key, where it was made and how long it is: a script may make loader and
         dataset again for each epoch, and both of training and of evaluation in one function."""
         line, stack = self._made.get(id(loader)) or (line_of(sys._getframe()), id(loader.dataset))
         try:
             key = stack, len(loader.dataset)
         except TypeError:  # a stream
             key = stack, 0
-        self._keys[id(iterator)] = key
+        self.loaders.pop(key, None)
         self.loaders[key] = loader, line
         for old in list(self.loaders)[:-MOST_LOADERS]:
             del self.loaders[old]
+        return key
 
-    def _load(self, original: Any) -> Any:
-        return lambda each: original(each) if self.counting is None else self.counting.load(original, each)
+    def _enter_loader(self, key: Hashable) -> bool:
+        noted = self.enter(DATA, key)
+        if noted and self.counting is not None:
+            self.counting.pause()
+        return noted
 
-    def _leave_batch(self, returned: bool, iterator: Any) -> None:
-        self.leave(DATA, BATCH if returned else None, self._keys.get(id(iterator)))
+    def _leave_loader(self, batch: Any, rank: int | None = None, key: Hashable = None) -> None:
+        if self.counting is not None:
+            self.counting.resume(batch)
+        self.leave(DATA, rank, key)
 
-    def _leave_module(self, _: bool, module: Any, *__: Any) -> None:
+    def _leave_batch(self, batch: Any, iterator: Any) -> None:
+        self._leave_loader(batch, None if batch is FAILED else BATCH, self._keys.get(id(iterator)))
+
+    def _leave_iter(self, iterator: Any, loader: Any) -> None:
+        """Note the key of an iterator; with workers, it has started them."""
+        if iterator is not FAILED:
+            self._keys[id(iterator)] = next(reversed(self.loaders))
+        self._leave_loader(None)
+
+    def _leave_module(self, _: Any, module: Any, *__: Any) -> None:
         rank = None
         try:
             if self.rank >= CALLED or self.counting is not None:  # else the event wouldn't count
@@ -333,12 +348,24 @@ class Watcher:
             self.leave(FORWARD, rank, id(module))
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        if self.enter(OPTIMIZER, id(optimizer)) and self.counting is not None:
-            self.counting.switch(True)
+        with self.losing(OPTIMIZER):
+            if self.enter(OPTIMIZER, id(optimizer)) and self.counting is not None:
+                self.counting.switch(True)
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
-        if self.counting is not None:
-            self.counting.switch(False)
-        if self.optimizer is None or self.mark == id(optimizer):
-            self.optimizer = optimizer
-        self.leave(OPTIMIZER, STEPPED, id(optimizer))
+        with self.losing(OPTIMIZER):
+            if self.counting is not None:
+                self.counting.switch(False)
+            if self.optimizer is None or self.mark == id(optimizer):
+                self.optimizer = optimizer
+            self.leave(OPTIMIZER, STEPPED, id(optimizer))
+
+
+def _silence() -> None:
+    for watcher in _WATCHERS:
+        watcher.phase = "over"
+
+
+_WATCHERS = weakref.WeakSet[Watcher]()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_silence)  # once: nothing takes it back

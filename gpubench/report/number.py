@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
-from ..runfile.quantities import ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import seconds_text, shorten, text, times, times_range
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = ("nbytes", "bytes")
@@ -202,22 +202,6 @@ class Start:
 
     def __str__(self) -> str:
         return self.place + str(Sign.NOISY) * self.noisy + self.note
-
-
-def times(value: float) -> str:
-    """``132×``, ``8.6×``; below one ``4.2× slower``. Rounded as :func:`gpubench.runfile.quantities.ratio_text` does."""
-    inverse = ratio_text(max(value, 1 / value))
-    return inverse if value >= 1 or inverse == ratio_text(1.0) else f"{inverse} slower"
-
-
-def times_range(low: float, high: float, joint: str = "× to ") -> str:
-    """``48× to 113×``, ``2.2× to 3.3× slower``; the ``joint`` is between numbers on one side of 1."""
-    if times(low) == times(high):
-        return times(low)
-    if low < 1 and (high >= 1 or ratio_text(1 / high) == ratio_text(1.0)):
-        return f"{times(low)} to {times(high)}"
-    first, last = (low, high) if low >= 1 else (1 / high, low)
-    return ratio_text(first, "") + joint + times(last)
 
 
 def size_text(size: float, name: str = "") -> str:

@@ -15,13 +15,13 @@ from msgspec import structs
 
 from ..errors import UsageError, clean
 from ..runfile.flags import judge
-from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, text, times, times_range
 from ..runfile.runs import read_runs
 from ..runfile.schema import Run
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
 from .columns import crossover_columns, frame, results_columns, speedup_columns
-from .number import Sign, Start, StartKind, State, times, times_range
+from .number import Sign, Start, StartKind, State
 from .render import escape, markdown, terminal, wrapped
 from .study import Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, results_table, unmeasured_by_reason

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..runfile.quantities import ratio_text, seconds_text
+from ..runfile.quantities import ratio_text, seconds_text, times
 from . import words
-from .number import times
 from .pairs import Pair
 from .rows import FILLED, Measured, grouped
 

@@ -118,6 +118,9 @@ _OF_COMMANDS = (
     Option("threshold", "threshold", CARE, "", type=share_of),
     Option("budget", "budget", CARE, "", type=float),
     Option("pairs", "pairs", CARE, "", type=int),
+    Option("steps", "steps", CARE, "", type=int, least=5),
+    Option("runs", "runs", CARE, "", type=int, least=1),
+    Option("step", "step", WHAT, "", type=int, least=1),
 )  # options that single commands declare and parse with :func:`reader`
 _KEYS = ("devices", "preset", "threads", "processes", "deadline", "baseline", "threshold", "budget")
 """Options that ``[tool.gpubench]`` may set, by their fields."""

@@ -79,6 +79,22 @@ def ratio_text(value: float, sign: str = "×") -> str:
     return f"{value:.{0 if value >= 9.95 else 1}f}{sign}" if value >= 0.995 else f"{value:.2g}{sign}"
 
 
+def times(value: float) -> str:
+    """``132×``, ``8.6×``; below one ``4.2× slower``."""
+    inverse = ratio_text(max(value, 1 / value))
+    return inverse if value >= 1 or inverse == ratio_text(1.0) else f"{inverse} slower"
+
+
+def times_range(low: float, high: float, joint: str = "× to ") -> str:
+    """``48× to 113×``, ``2.2× to 3.3× slower``; the ``joint`` is between numbers on one side of 1."""
+    if times(low) == times(high):
+        return times(low)
+    if low < 1 and (high >= 1 or ratio_text(1 / high) == ratio_text(1.0)):
+        return f"{times(low)} to {times(high)}"
+    first, last = (low, high) if low >= 1 else (1 / high, low)
+    return ratio_text(first, "") + joint + times(last)
+
+
 def counted(count: int, noun: str) -> str:
     """``1 case``, ``2 cases``, ``2 processes``."""
     return f"{count} {noun}" + ("" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s")

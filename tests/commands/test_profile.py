@@ -30,10 +30,14 @@ finally: open("best.pt", "w").write("overwritten")
 """
 
 
+def run(line: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    how = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 300}
+    return subprocess.run(line, cwd=cwd, check=False, **how)
+
+
 def profile(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """``gpubench profile`` with these words."""
-    line = [sys.executable, "-m", "gpubench", "profile", *map(str, words)]
-    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
+    return run([sys.executable, "-m", "gpubench", "profile", *map(str, words)], cwd)
 
 
 def running() -> str:
@@ -66,11 +70,16 @@ MODULE = "import sys\nprint(__name__, __package__, sys.argv[1:], sys.path[0])\n"
 @pytest.mark.parametrize(
     ("words", "text", "code", "said"),
     [
-        (["train.py", "--steps", "3"], "import sys\nprint(sys.argv)\n", 2, "train.py: never imports torch"),
+        (["train.py", "--", "--steps", "3"], "import sys\nprint(sys.argv)\n", 2, "train.py: never imports torch"),
         (["train.py"], "def f():\n    raise ValueError('mine')\nf()\n", 1, "failed before it was measured"),
         (["train.py"], "def f():\n    raise AssertionError('Torch not compiled with CUDA enabled')\nf()\n", 2,
          "needs CUDA at train.py:2, and there is none here: .to(device) instead of .cuda()"),
         (["-m", "mine", "a"], MODULE, 2, "never imports torch"),
+        (["train.py"], "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\np.parse_args()\n", 2,
+         "ended itself before it was measured: words for it stand behind its name, as in gpubench profile train.py"),
+        (["train.py"], "def f():\n    return input()\nf()\n", 2, "asks for input at train.py:2, and there is none"),
+        (["train.py"], "def f(:\n", 1, "failed before it was measured"),
+        (["train.py"], "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", 137, "killed by SIGKILL"),
     ],
 )  # fmt: skip
 def test_script_is_refused_in_words_and_prints_as_without_gpubench(words, text, code, said, tmp_path):
@@ -78,7 +87,7 @@ def test_script_is_refused_in_words_and_prints_as_without_gpubench(words, text, 
     for name in ("train.py", "mine/__main__.py"):
         (tmp_path / name).write_text(text)
     done = profile(*words, cwd=tmp_path)
-    bare = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    bare = run([sys.executable, *words], tmp_path)
     assert (done.returncode, done.stdout) == (code, bare.stdout)
     assert bare.stderr in done.stderr
     assert said in done.stderr
@@ -93,7 +102,10 @@ def test_script_is_refused_in_words_and_prints_as_without_gpubench(words, text, 
         (["--gpu", "H9000", "a.py"], "unknown GPU"),
         (["-o", "step.jpg", "a.py"], "a picture's name ends in"),
         (["-o", "no/step.svg", "a.py"], "no/step.svg: no such folder"),
-        (["--json", ".", "a.py"], ".: is a folder"),
+        (["--json", "a.py", "a.py"], "a.py: exists already"),
+        (["."], ".: is a folder"),
+        (["python3.11", "a.py"], "leave out python: gpubench profile SCRIPT"),
+        (["a.ipynb"], "a notebook is no script: gpubench.profile(step)"),
     ],
 )
 def test_unusable_words_end_with_2(words, message, tmp_path, monkeypatch, capfd):
@@ -107,14 +119,14 @@ def test_unusable_words_end_with_2(words, message, tmp_path, monkeypatch, capfd)
 def test_numbers_of_options_are_checked(option, capfd):
     with pytest.raises(SystemExit, match="2"):
         main(["profile", *option, "a.py"])
-    assert "a whole number from" in capfd.readouterr().err
+    assert "must be" in capfd.readouterr().err
 
 
-def test_several_runs_give_the_interval_of_their_means(monkeypatch):
-    runs = (Profile("a.py", step=Step("", "call", 6, mean_s, 0.9, 1.2)) for mean_s in (1.0, 1.1, 0.9))
+def test_several_runs_give_the_one_in_the_middle_and_the_interval_of_their_means(monkeypatch):
+    runs = (Profile("a.py", step=Step("", "call", 6, mean_s, 0.9, 1.2)) for mean_s in (1.1, 1.0, 0.9))
     monkeypatch.setattr(command, "_measured", lambda _: (0, next(runs)))
     several = command._repeated(SimpleNamespace(runs=3, device=None), next(runs))
-    assert several.runs == 3
+    assert (several.runs, several.step.mean_s) == (3, 1.0)
     assert several.step.low_s < 0.9 < 1.1 < several.step.high_s
 
 

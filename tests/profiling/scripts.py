@@ -114,12 +114,12 @@ def train():
     net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
     for x, y in batches(): loss = step(net, opt, x, y)
 thread = threading.Thread(target=train); thread.start(); thread.join()
-# forked_child_trains
-if os.fork() == 0:
-    net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
-    for x, y in batches(): step(net, opt, x, y)
-    print("child", torch.rand(1).item(), flush=True); os._exit(0)
-os.wait(); loss = torch.zeros(1)
+# forked_child_ends_last
+ready, done = os.pipe(); loss = torch.zeros(1); child = os.fork(); net = network()
+if child: opt = torch.optim.SGD(net.parameters(), 0.1)
+else: opt = torch.optim.Adam(net.parameters()); os.read(ready, 1)
+for x, y in batches(): loss = step(net, opt, x, y)
+if child: os.write(done, b"1"); os.wait()
 # children_train
 import multiprocessing
 def train():
@@ -158,10 +158,10 @@ MARKS = {
     "iterable": "AdamW", "accumulation": "SGD", "copies_of_the_network": "AdamW",
     "critic": "Adam", "no_optimizer": "backward", "inference": "batch", "encoder": "call", "compiled": "SGD",
     "everyday": "SGD", "swallows": "SGD", "thread": "SGD", "evaluation_between": "SGD", "evaluation_before": "SGD",
-    "closure": "LBFGS",
+    "closure": "LBFGS", "forked_child_ends_last": "SGD",
 }  # fmt: skip
 REFUSED = {
     "four_steps": "ended after 4 steps; at least 6 are needed",
-    "forked_child_trains": "no step was found", "children_train": "1 process that it starts does the training (at ",
+    "children_train": "1 process that it starts does the training (at ",
     "no_step": "is in the loop at no_step.py:17: --step 17", "fails": "the script failed before it was measured",
 }  # fmt: skip

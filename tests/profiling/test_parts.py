@@ -110,6 +110,14 @@ def test_bound_isnt_exceeded_by_any_gpu():
 def test_host_time_is_that_between_operators_without_the_profilers_cost():
     plain = dict.fromkeys(profile.PARTS, 0.0) | {profile.FORWARD: 4.0, "backward": 6.0}
     step = notes("0 + forward", "4 - forward", "4 + backward", "10 - backward")
-    parts = split_host(plain, [(0.0, 10.0, step)], ([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], 3), TRAIN)
+    parts = split_host(plain, 4, [(0.0, 10.0, step)], ([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], 3), TRAIN)
     assert parts["host"] == pytest.approx(2.0 + 4.0 + 3 * DISPATCH_S)
     assert (parts[profile.FORWARD], parts["backward"]) == pytest.approx((2.0 - 2 * DISPATCH_S, 2.0 - DISPATCH_S))
+
+
+def test_host_time_of_a_traced_step_of_half_the_length_counts_twice():
+    plain = dict.fromkeys(profile.PARTS, 0.0) | {profile.PYTHON: 12.0, profile.FORWARD: 8.0}
+    step = notes("0 + forward", "4 - forward")
+    parts = split_host(plain, 4, [(0.0, 10.0, step)], ([(1.0, 2.0), (6.0, 9.0)], 0), TRAIN)
+    assert parts["host"] == pytest.approx(2 * (3.0 + DISPATCH_S))
+    assert parts[profile.PYTHON] == pytest.approx(12.0 - 2 * 3.0)

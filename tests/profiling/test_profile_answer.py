@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import pytest
 
 from gpubench.errors import UsageError
 from gpubench.profiling import profile_answer
 from gpubench.profiling.profile import PARTS, LoaderFacts, Place, Profile, Step
-from gpubench.profiling.profile_answer import CARDS, bars_of, cards_of, complete, screen, span_text, spread
+from gpubench.profiling.profile_answer import CARDS, bars_of, cards_of, complete, faster, gain, screen, span_text
 from gpubench.report.charts.pictures import render, stacked_figure
+from gpubench.runfile.quantities import times_range
 from gpubench.runfile.schema import Operators
 
 MS = 1e-3
@@ -38,7 +40,7 @@ def slow_loader():
     profile = made(data=640, python=0.2, host=4.5, forward=300, backward=337, optimizer=28)
     profile.loaders = [LoaderFacts("train.py:31", 0, False, 0.64)]
     profile.waits, profile.copied_bytes = [Place("item", "train.py:44")], 7_077_888
-    profile.lines = {"data": [("data.py:7", 40)]}
+    profile.lines = {"data": "data.py:7"}
     return done(profile)
 
 
@@ -53,7 +55,7 @@ def test_waiting_for_data_bounds_the_speedup():
     assert "The loader alone makes 100 rows/s in 1 process; an L4 could take" in text
     assert "It loads mostly at data.py:7." in text
     assert text.index(profile.causes[0].next) < text.index("waiting for data ")  # the advice beside its cause
-    assert ".item() at train.py:44 waits for the GPU in each step" in text
+    assert ".item() at train.py:44 waits for the GPU, in the step that was counted" in text
     assert "if data never waits" in text
     assert profile.gpus[0].without_waiting[0] > 10
 
@@ -64,7 +66,7 @@ def test_bound_and_likely_range_stand_in_one_breath_and_a_share_once():
     text = " ".join(screen(done(profile)))
     assert text.startswith("train.py: no GPU makes it more than about 50× faster on a host like this one (the GPUs ")
     low, high = min(gpu.speedup[0] for gpu in profile.gpus), max(gpu.speedup[1] for gpu in profile.gpus)
-    assert f"likely {spread((low, high))}×): 3% of a step is own Python, without torch First: Move it" in text
+    assert f"likely {times_range(low, high, '–')}): 3% of a step is own Python, without torch First: Move it" in text
     assert text.count("own Python, without torch") == 1
     assert "Memory: 12 MB of an L4's 24 GB." in text
 
@@ -116,7 +118,7 @@ def test_elementwise_work_waits_for_memory():
 
 def test_own_python_and_copies_and_memory_are_causes():
     profile = made(python=90, host=1, forward=50, backward=50, optimizer=1)
-    profile.lines, profile.memory_bytes, profile.copied_bytes = {"python": [("serve.py:18", 9)]}, 4 * 10**10, 2 * 10**9
+    profile.lines, profile.memory_bytes, profile.copied_bytes = {"python": "serve.py:18"}, 4 * 10**10, 2 * 10**9
     done(profile, "L4")
     assert [cause.name for cause in profile.causes] == ["memory", "copies", "python"]
     assert "is own Python, without torch, mostly at serve.py:18" in profile.causes[2].says
@@ -173,7 +175,7 @@ def test_spans_are_short():
     assert span_text(5e-5, 9e-5) == "≤ 0.1 ms"
     assert span_text(1e-5, 3e-4) == "≤ 0.3 ms"
     assert span_text(1.31) == "1.31 s"
-    assert spread((2.01, 2.04)) == "2.0"
+    assert gain((2.01, 2.04)) == "2.0×"
 
 
 def test_cards_are_named_or_taken_from_a_results_file(tmp_path, monkeypatch):
@@ -183,3 +185,24 @@ def test_cards_are_named_or_taken_from_a_results_file(tmp_path, monkeypatch):
     monkeypatch.setattr(profile_answer, "read", lambda _: type("Run", (), {"results": []}))
     with pytest.raises(UsageError, match="no benchmark of a GPU is there"):
         cards_of([str(tmp_path / "run.json")])
+
+
+def test_a_ratio_below_one_is_so_many_times_slower():
+    small = made((Operators("product", 2, 1e3, 1e3),), 400, host=0.2, forward=0.2)
+    small.optimizer = []
+    text = " ".join(screen(done(small)))
+    low, high = small.gpus[0].speedup
+    assert low < high < 1
+    slower = f"{1 / high:.1f}–{1 / low:.1f}×"
+    assert text.startswith(f"train.py: {slower} slower on any of these GPUs: the host is the limit")
+    assert "faster  " not in text
+    assert re.search(f"slower +{slower} ", text)
+    assert faster((0.5, 1.53)) == "2.0× slower to 1.5× faster"
+    assert (gain((0.5, 1.53)), gain((0.5, 0.6)), gain((0.96, 2.0), "*")) == ("≤ 1.5×", "–", "1.0–2.0×*")
+
+
+def test_a_loader_that_is_slower_alone_leaves_no_bound_below_one():
+    profile = made(data=1, forward=9)
+    profile.loaders = [LoaderFacts("train.py:1", 2, False, 0.02)]
+    assert done(profile).bound == 1
+    assert {gpu.speedup[1] for gpu in profile.gpus} == {1.0}

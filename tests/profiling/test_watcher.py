@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from gpubench.profiling import script
+from gpubench.profiling.profile import Profile
 from gpubench.profiling.watcher import BATCH, CALLED, STEPPED, WENT_BACK, Plan, Watcher, line_of
 
 PLAN = Plan(steps=6, steps_s=0.0, warm=3, warm_s=0.0, most_warm=4, most_s=1e9, patient_s=1000.0)
@@ -75,15 +77,6 @@ def test_nothing_inside_a_loader_counts_and_other_threads_note_apart():
     assert watcher.stacks[threading.get_ident()] == []
 
 
-def test_a_clock_that_fails_costs_its_part_and_nothing_else():
-    def broken():
-        raise ValueError("no clock")
-
-    watcher = Watcher(PLAN, lambda: False, broken)
-    assert not watcher.enter("forward")
-    assert watcher.lost == {"forward": "ValueError: no clock"}
-
-
 @pytest.fixture
 def installed():
     watcher = Watcher(PLAN, lambda: False)
@@ -113,7 +106,7 @@ def test_a_network_that_is_compiled_has_no_hook(installed):
     assert installed.compiled
 
 
-@pytest.mark.parametrize("method", ["event", "_note_iterator", "_note_loader", "_note_optimizer", "_is_warm"])
+@pytest.mark.parametrize("method", ["event", "enter", "leave", "_use", "_note_loader", "_note_optimizer", "_is_warm"])
 def test_a_hook_that_fails_costs_its_part_and_never_the_script(monkeypatch, method):
     def broken(*_):
         raise RuntimeError("broken")
@@ -160,3 +153,50 @@ def test_a_function_that_fails_while_it_is_counted_leaves_no_mode_of_torch():
     with pytest.raises(RuntimeError, match="mine"):
         script.profile(step, steps=5, gpus=["L4"])
     assert _get_current_dispatch_mode() is None
+
+
+def test_a_script_without_a_step_is_given_up_after_ten_minutes_unless_it_runs_to_its_end(monkeypatch, capsys):
+    ends = []
+    monkeypatch.setattr(script, "switch_off", ends.append)
+    for to_the_end in (True, False):
+        watched = script.Script(os.devnull, ["train.py"], to_the_end=to_the_end)
+        watched.stop()
+        watched._say_place(29.0, None)
+        watched._say_place(601.0, sys._getframe())
+        assert bool(watched.profile.refusal) != to_the_end
+    assert ends == [2]
+    assert watched.profile.refusal.startswith("no step within 10 minutes; it last was in test_a_script_without_a_step")
+    assert capsys.readouterr().err.count("no step yet after 601 s: in test_a_script_without_a_step") == 2
+
+
+def test_a_fork_is_watched_once_in_a_process(monkeypatch):
+    calls = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **how: calls.append(how))
+    for _ in range(2):
+        watcher = Watcher(PLAN, lambda: False)
+        watcher.install()
+        watcher.restore()
+    assert calls == []
+
+
+def test_the_start_of_a_loader_is_waiting_for_data():
+    """Workers are started in each ``next(iter(loader))``, and a stream may open its files."""
+    clock = itertools.count()
+    watcher = Watcher(PLAN, lambda: False, lambda: float(next(clock)))
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            [next(clock) for _ in range(100)]
+            return iter(torch.ones(4, 2))
+
+    watcher.install()
+    weight = torch.ones(2, requires_grad=True)
+    loader, optimizer = torch.utils.data.DataLoader(Stream()), torch.optim.SGD([weight], 0.1)
+    while watcher.phase != "over":
+        (next(iter(loader)) @ weight).sum().backward()
+        optimizer.step()
+    watcher.restore()
+    profile = Profile("train.py")
+    profile.split(watcher.steps(), by_rule=False)
+    assert profile.parts["data"] > 100
+    assert profile.parts["python"] < 10

@@ -9,12 +9,13 @@ from reading import study_of
 from records import run
 
 from gpubench.report import study as studies, words
-from gpubench.report.number import Sign, Start, StartKind, State, rounded_size, times, times_range
+from gpubench.report.number import Sign, Start, StartKind, State, rounded_size
 from gpubench.report.pairs import ONE_SHOT, Pair
 from gpubench.report.render import Table
 from gpubench.report.rows import Measured, Values
 from gpubench.report.study import Crossing, Line, Point
 from gpubench.runfile.flags import Reason
+from gpubench.runfile.quantities import times, times_range
 from gpubench.runfile.schema import DeviceFacts, Machine, Process, Result, Run, Times
 from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
 
