@@ -134,10 +134,13 @@ def test_faster_than_the_ceiling_is_implausible(work, seconds, convolutions, rai
     assert names(disturbance.impossible(work, seconds, "float32", CEILINGS, True, convolutions)) == raised
 
 
-@pytest.mark.parametrize(("variant", "doubted"), [("eager", ["implausible"]), ("autocast", [])])
-def test_a_result_is_judged_by_the_peak_of_the_dtype_that_computed_it(variant, doubted):
+@pytest.mark.parametrize(
+    ("variant", "canary", "doubted"),
+    [("eager", None, ["implausible"]), ("autocast", None, []), ("eager", CanaryTimes(2, 1e-3, 2e-3), [])],
+)
+def test_a_result_is_judged_by_the_peak_of_the_dtype_that_computed_it_unless_threads_waited(variant, canary, doubted):
     session = Session(Settings(devices=("cpu",)), remeasured=MOST_REMEASURED)
-    session.self_check = disturbance.SelfCheck()
+    session.self_check = disturbance.SelfCheck(canary)
     session.peaks = {"cpu": Ceilings(throughput={"float32": 1e9, "bfloat16": 1e10})}
     case = Case("a.b", "cpu", "float32", variant=variant, devices=("cpu",))
     assert names(implausible_flags(session, case, Work(flops=5e9), 1.0)) == doubted
@@ -223,6 +226,11 @@ def test_a_busy_neighbour_is_contended(bench, monkeypatch, busy, contended):
     monkeypatch.setattr(disturbance, "core_seconds", lambda: (busy * time.perf_counter() + sum(os.times()[:2]), 0.0))
     seen = raised(bench(NEGLIGENT, "--gpubench-threads=2", usual=[JSON, "--gpubench-no-ceilings"]))
     assert ("other processes used" in seen.get("contended", "")) == contended
+
+
+def test_a_quota_names_no_cores_with_a_time_of_their_own(monkeypatch):
+    monkeypatch.setattr(disturbance, "cgroup_cores", lambda: 1.5)
+    assert disturbance.core_seconds() == (None, None)
 
 
 def test_what_its_children_use_is_not_others_doing():

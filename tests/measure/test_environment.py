@@ -244,6 +244,9 @@ class TestThreads:
         pools = environment.thread_pools()
         assert {"openmp", "blas"} & {pool["user_api"] for pool in pools}
         assert {pool["num_threads"] for pool in pools} == {expected}
+        with environment.restoring_threads():
+            environment.set_threads(expected + 1)
+        assert {pool["num_threads"] for pool in environment.thread_pools()} == {torch.get_num_threads()} == {expected}
         # torch is told itself: built on OpenMP it follows that pool; other builds have a pool of their own.
         told: list[int] = []
         with monkeypatch.context() as patch:

@@ -203,6 +203,20 @@ def test_the_memory_of_a_recorded_graph_is_that_of_its_capture(virtual, monkeypa
     assert run["benchmarks"][0]["extra_info"]["gpubench"]["memory_bytes"] == 8000
 
 
+RETURNED = """
+def test_it(gpubench, machine):
+    made = []
+    def call():
+        made.append(machine.launch(1e-3))
+        return len(made)
+    assert gpubench.declare(check=False)(call) == len(made)
+"""
+
+
+def test_the_result_is_of_a_call_after_the_probes_which_may_write_over_others(virtual):
+    virtual(RETURNED, passed=1)
+
+
 PRODUCT_AND_SUM = """
 import pytest, torch
 @pytest.mark.parametrize("operator", [torch.mm, torch.add, lambda a, b: (a @ b).relu()])

@@ -141,5 +141,8 @@ def test_the_caches_of_an_older_compiler_are_switched_off_too(monkeypatch, known
     older.__getattr__ = functools.partial(getattr, importlib.import_module("torch._inductor.config"))
     monkeypatch.setattr(torch.compiler, "config", known, raising=False)
     monkeypatch.setitem(sys.modules, "torch._inductor.config", older)
+    reset: list[None] = []
+    monkeypatch.setattr(torch.compiler, "reset", lambda: reset.append(None))
     precision.compiled(lambda x: x)
     assert older.force_disable_caches is True
+    assert len(reset) == 1  # each case pays for its own compilation

@@ -20,16 +20,18 @@ import torch
 from dispatched import Dispatched
 from vendors import Moment, raising
 
+from gpubench import devices
 from gpubench.devices import CPU, implementations
 from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 from gpubench.measure import environment, probes
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.fixture import MOST_REMEASURED
+from gpubench.measure.session import Session, Settings
 from gpubench.runfile.facts import facts
 from gpubench.runfile.ledger import assemble, read_ledger
 from gpubench.runfile.quality import slow_products
 from gpubench.runfile.runs import read
-from gpubench.runfile.schema import Ceilings, CpuFacts, Machine, Run
+from gpubench.runfile.schema import Case, Ceilings, CpuFacts, Machine, Run
 
 TESTS = Path(__file__).parent.parent
 pytestmark = pytest.mark.xdist_group("probes")  # they look at one run
@@ -411,6 +413,16 @@ def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
     assert max(rates()) == 1000
     shortest["value"] = 1e-3
     assert max(rates()) == 2
+
+
+@pytest.mark.parametrize(("lacks", "dtypes"), [(None, {"float32", "tf32"}), ("emulated", {"float32"})])
+def test_tf32_has_a_peak_beside_float32_because_a_program_may_have_it_on(monkeypatch, lacks, dtypes):
+    kind = type("Accelerator", (VirtualDevice,), {"lacks": lambda self, dtype: lacks})
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    monkeypatch.setattr(probes, "measure_ceilings", lambda wanted, *_: wanted)
+    session = Session(Settings(), collected=[Case("a.b", "virtual:0", "float32")], threads=1)
+    session.measure_ceilings()
+    assert session.peaks == {kind(): dtypes}
 
 
 def test_accelerators_have_one_way():

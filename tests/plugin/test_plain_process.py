@@ -13,6 +13,7 @@ from gpubench.plugin import plain_process
 from gpubench.plugin.plain_process import PlainProcess
 
 BENCHMARKS = """
+import time
 from pathlib import Path
 import torch
 from gpubench.devices.cpu import keeps_memory
@@ -22,8 +23,12 @@ def copied(x):
 def small(x):
     Path(f"small-kept-{keeps_memory()}").touch()
     return x + 1
+def slow(x):
+    time.sleep(0.025)
+    return copied(x)
 def test_copied(gpubench): gpubench(copied, gpubench.randn(10**6))
 def test_small(gpubench): gpubench(small, gpubench.randn(10))
+def test_slow(gpubench): gpubench(slow, gpubench.randn(2 * 10**6))
 """
 
 
@@ -31,7 +36,7 @@ def test_a_call_that_makes_much_memory_is_timed_in_a_plain_process_too(tmp_path)
     ran = measure(tmp_path, BENCHMARKS, "--preset=glance", "--processes=1", "--device=cpu", "--threads=1")
     plain = {record["workload"]: record["plain_s"] for record in ran.records}
     assert plain["mine.copied"] > 0
-    assert plain["mine.small"] is None
+    assert plain["mine.small"] is plain["mine.slow"] is None
     seen = {path.name for path in tmp_path.glob("*-kept-*")}
     assert seen == {"copied-kept-True", "copied-kept-False", "small-kept-True"}
 
