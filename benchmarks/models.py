@@ -84,7 +84,7 @@ def _transformers() -> Any:
         import transformers
     except ImportError as error:
         if getattr(error, "name", None) == "transformers":
-            raise Unmeasurable("transformers is not installed: pip install 'pytest-gpubench[models]'") from None
+            raise Unmeasurable("transformers is not installed: pip install transformers") from None
         reason = str(error).strip().partition("\n")[0]
         raise Unmeasurable(f"transformers can't be imported: {reason}") from error
     return transformers

@@ -25,7 +25,7 @@ from ..runfile.flags import judge
 from ..runfile.ledger import RUN_FILE, Event, assemble
 from ..runfile.matching import shown_name
 from ..runfile.schema import ACCEPTABLE, OK, Result
-from ..runfile.thresholds import keep_threshold
+from ..runfile.thresholds import keep_threshold, require_hardware
 from ..runfile.version import __version__
 from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
@@ -149,6 +149,11 @@ def _require_writable(args: argparse.Namespace) -> None:
         raise UsageError("--gpu is estimated from the CPU's time: add --device cpu")
     for path in filter(None, (args.output, args.chart)):
         require_new(path)
+    if args.threshold:
+        try:
+            require_hardware()
+        except ValueError as error:
+            raise UsageError(f"{args.threshold} can't be written: {error}") from None
     if args.chart:
         picture_format(args.chart)
 
@@ -209,7 +214,7 @@ def _times_alone(results: Results) -> str:
     from ..report import words
 
     study, rows = results.study, results.study.measured
-    named = [f"{study.names.of(row)} " * (len(rows) > 1) + f"{row.time} {row.accuracy}" for row in rows]
+    named = [f"{study.names.of(row)} " * (len(rows) > 1) + f"{row.accurate_time}" for row in rows]
     lines = ["  ".join([words.name(rows[0].result), *named, *(str(pair.ratio) for pair in study.device_pairs[:1])])]
     flags = [flag for row in rows for flag in row.result.flags]
     flags.sort(key=lambda flag: not any(reason.interval for reason in judge([flag.name]).why))

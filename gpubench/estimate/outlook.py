@@ -250,7 +250,8 @@ def _likely(job: Job, card: Gpu) -> Likely | str:
 
 def _missing(job: Job, card: Gpu) -> str:
     if job.work.flops or job.work.bytes:
-        return f"the table lacks a figure of the {card.name} that it needs"
+        untyped = "its data type is unknown, because no input is a tensor: make the inputs in the setup"
+        return f"the table lacks a figure of the {card.name} that it needs" if job.dtype else untyped
     if not job.case.implementation:  # a plain suite
         return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"
     uncounted = f"gpubench couldn't count the FLOPs of this call{f' ({job.uncounted})' * bool(job.uncounted)}"

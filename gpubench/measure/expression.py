@@ -219,7 +219,8 @@ def _remedy(name: str, code: str, known: Iterable[str], bring: str, typing: str)
         return f"name {name!r}: write torch.{name}, or ask for {typing.format(name)}"
     if re.search(rf"\b{name}\s*\(", code):
         near, own = difflib.get_close_matches(name, known, 1, 0.7), f"torch.{name} or F.{name}"
-        return f"function {name!r}: " + (f"did you mean {near[0]}, {own}?" if near else f"write {own}, or import it")
+        meant = f"did you mean {near[0]}, {own}? Else" if near else f"write {own}, or"
+        return f"function {name!r}: {meant} make it in the setup"
     return ""
 
 

@@ -131,7 +131,8 @@ def _of_host(profile: Profile, gpu: OnGpu | None) -> Iterator[Cause]:
                 could = items / (step_s - waiting_s) * gpu.without_waiting[0]
                 many = could / rate * workers
                 advice = f"; {_article(gpu.gpu)} could take {could:,.0f} or more"
-                advice += f": {many:,.0f} processes, smaller inputs, or decoding on the GPU" * (many > 1.5)
+                more = ": num_workers=1 loads beside the step" * (not profile.workers)
+                advice += f": {many:,.0f} processes, smaller inputs, or decoding on the GPU" if many > 1.5 else more
             advice = f"The loader alone makes {rate:,.0f} rows/s in {counted(workers, 'process')}{advice}."
         advice += f" It loads mostly at {profile.lines[DATA]}." if DATA in profile.lines else ""
         says = f"waits for data: num_workers={profile.workers} at {profile.loaders[0].line}"

@@ -194,12 +194,13 @@ def beside_each_other(study: Study, head: str = "") -> Table:
     sources = {row.source: row for row in cpu_first}
     gpus = [source for source in sources if source.device != "cpu"]
     columns: list[Column[Mapping[Source, Measured]]] = [Column(head, name)]
+    over = f" over {study.names.baseline(study.pairs)}" * bool(study.pairs and not gpus)
     for source, row in sources.items():
         on_cpu = source.device == "cpu" and not source.library
         suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)
         of_source: dict[str, Callable[[Measured], Cell]] = {
             "CPU" if on_cpu and not study.several_runs else study.names.of(row): attrgetter("accurate_time"),
-            f"speedup{suffix}": partial(compared, lambda pair: pair.full_ratio.without(Sign.UNFILLED)),
+            f"speedup{over}{suffix}": partial(compared, lambda pair: pair.full_ratio.without(Sign.UNFILLED)),
             f"with copies{suffix}": partial(compared, attrgetter("copied_ratio")),
         }
         if source in gpus or (not gpus and on_cpu):

@@ -58,13 +58,19 @@ def _field(path: Path, name: str) -> str:
     return ""
 
 
+def require_hardware() -> tuple[str, ...]:
+    """Return the names of the CPU and of its GPUs. Raises ValueError where Linux doesn't name them."""
+    cpu, gpus = hardware()
+    if not cpu or not gpus:
+        raise ValueError("thresholds are for CPUs and NVIDIA GPUs that Linux names; elsewhere the default holds")
+    return cpu, *gpus
+
+
 def keep_threshold(file: str | os.PathLike[str], name: str, size: float | str, **facts: Any) -> str:
     """Write the size, or ``never``, ``always`` or ``unsure``, for this machine's CPU and first GPU into the file, in
     place of an earlier one; return both names. Raises OSError, and ValueError where the hardware can't be recognised
     without torch or the file holds something else."""
-    cpu, gpus = hardware()
-    if not cpu or not gpus:
-        raise ValueError("thresholds are for CPUs and NVIDIA GPUs that Linux names; elsewhere the default holds")
+    cpu, *gpus = require_hardware()
     path = Path(file)
     content: Any = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"thresholds": {}}
     if not isinstance(content, dict) or not isinstance(content.get("thresholds"), dict):

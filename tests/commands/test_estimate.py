@@ -290,16 +290,18 @@ def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(estimated):
     how = {"device": "", "dtype": "", "implementation": "", "variant": "", "cache": ""}
     one = measured().bench("mine.plain", cpu=1.0, n=None, **how).bench("time.len(a)", cpu=1.0).bench("b.c", cpu=1.0)
     one.bench("b.python", cpu=1.0, memory_bytes=0)  # it was counted
+    one.bench("time.randn(9) + 1", cpu=1.0, dtype="", flops=9.0)
     found, shown = estimated(one.bench("irregular.sort", cpu=1.0, bytes=1e9, operators=sort), "--gpu", "L4")
     words = (
         "instead of benchmark",
         "couldn't count the FLOPs of this call",
         "gpubench.declare(flops=",
         "no GPU speeds up",
+        "no input is a tensor",
         "learned",
     )
-    assert [word in row["note"] for row, word in zip(found, words, strict=True)] == [True] * 5
-    assert [f"({row['note']})" in " ".join(shown.split()) for row in found] == [True] * 5
+    assert [word in row["note"] for row, word in zip(found, words, strict=True)] == [True] * 6
+    assert [f"({row['note']})" in " ".join(shown.split()) for row in found] == [True] * 6
 
 
 def python_beside(one, kind, seconds, flops=2e3, nbytes=8e3):

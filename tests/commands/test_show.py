@@ -133,6 +133,9 @@ def test_markdown_is_the_answer_or_with_k_a_row_for_every_size(two, capsys, save
         assert main(["show", path, "--format", "markdown", *words]) == 0
         table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
         assert (table[0].startswith("| benchmark |"), len(table)) == (True, 2 + count)
+    path = save("numpy.json", records.run(cuda=0).bench("a.b", cpu="1 ms", numpy="2 ms", n=(8, 16)))
+    assert main(["show", path, "--format", "markdown", "-k", "a.b"]) == 0
+    assert "| speedup over NumPy |" in capsys.readouterr().out
 
 
 def test_a_results_file_goes_unchanged_into_pytest_benchmark_s_own_compare(tmp_path):

@@ -12,7 +12,7 @@ from inprocess import gpubench
 from records import run as run_of
 
 from gpubench.commands import time
-from gpubench.commands.cli import parser
+from gpubench.commands.cli import main, parser
 from gpubench.commands.time import Span, further_size, keep, said, span_of, timing_of
 from gpubench.errors import Unmeasurable, UsageError
 from gpubench.measure.expression import Timing, expressions, parse_sizes
@@ -91,7 +91,7 @@ def test_sizes_that_are_none(texts, message):
         ("a.T --setup 'a = randn(n)'", "unknown name 'n' in the setup: if it is a size, add --size n=256,1024,4096"),
         ("a --setup 'a = torch.randn(9, dtype=float64)'",
          "unknown name 'float64': write torch.float64, or ask for --dtype float64"),
-        ("'radn(9)'", "unknown function 'radn': did you mean randn, torch.radn or F.radn?"),
+        ("'radn(9)'", "unknown function 'radn': did you mean randn, torch.radn or F.radn? Else make it in the setup"),
         ("'rnad(9)'", "unknown function 'rnad': did you mean rand, torch.rnad or F.rnad?"),
         ("'sort(x)' --setup 'x = 1'", "unknown function 'sort': did you mean sorted, torch.sort or F.sort?"),
         ("a @ b", "put the expression in quotes: 'a @ b'"),
@@ -354,8 +354,10 @@ def test_the_file_that_a_library_reads(tmp_path, monkeypatch):
     assert thresholds.threshold("rank(g)", default=7, file=path) == 7
 
 
-def test_why_no_file_is_written(tmp_path, monkeypatch):
+def test_why_no_file_is_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(thresholds, "hardware", lambda: (CPU, ()))
+    assert main(["time", "n + 1", "--size=n=1..3", f"--threshold={tmp_path}/a.json"]) == 2  # before it measures
+    assert "a.json can't be written: thresholds are for CPUs and NVIDIA GPUs" in capsys.readouterr().err
     with pytest.raises(UsageError, match="elsewhere the default holds"):
         keep(FOUND, str(tmp_path / "a.json"))
     with pytest.raises(UsageError, match="no GPU was measured"):

@@ -60,6 +60,12 @@ def test_waiting_for_data_bounds_the_speedup():
     assert profile.gpus[0].without_waiting[0] > 10
 
 
+def test_a_loader_that_is_fast_enough_is_moved_beside_the_step():
+    profile = made(data=60, python=5, host=1, forward=1500, backward=650, optimizer=189)
+    profile.loaders = [LoaderFacts("train.py:42", 0, False, 0.02)]
+    assert "or more: num_workers=1 loads beside the step." in " ".join(screen(done(profile)))
+
+
 def test_bound_and_likely_range_stand_in_one_breath_and_a_share_once():
     profile = made(python=30, host=1, forward=900)
     profile.memory_bytes = 12 * 10**6

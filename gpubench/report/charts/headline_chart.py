@@ -122,5 +122,5 @@ def _share(study: Study, row: AnswerRow[Measured], item: Measured) -> RowMark:
 
 def _time(study: Study, row: AnswerRow[Measured], item: Measured) -> RowMark:
     low, high = (item.interval.low, item.interval.high) if item.interval else (None, None)
-    title, text = f"{words.benchmark(item.result)}: {item.time} {item.accuracy}", item.time.mark + row.differing(item)
+    title, text = f"{words.benchmark(item.result)}: {item.accurate_time}", item.time.mark + row.differing(item)
     return RowMark(item.time_s, role_of(study.names, item), text, low, high, title=title)
