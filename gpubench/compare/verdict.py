@@ -176,10 +176,9 @@ def _screened(verdict: Verdict, evidence: Evidence, terms: Terms) -> Verdict:
     # The fastest rounds would show such a change, but the medians, which the ratio is of, don't.
     if own > seen:
         seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in evidence.suspicions))
-        verdict = replace(verdict, seen=max(own, seen))
-    if own > seen or seen >= HIDES:
-        share = max(own, seen)
-        words = f"a change of {percent(share)}" if share < 1 else f"{1 + share:.2g} times slower"
+        verdict = replace(verdict, seen=(seen := max(own, seen)))
+    if seen >= HIDES:
+        words = f"a change of {percent(seen)}" if seen < 1 else f"{1 + seen:.2g} times slower"
         return _because(verdict, Reason(Cause.HIDDEN, (words,)))
     return replace(verdict, verdict=NO_SIGN, why=Reason(Cause.UNSEEN, (percent(seen),)))
 

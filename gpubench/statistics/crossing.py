@@ -85,10 +85,9 @@ def _last_rise(points: Sequence[Point], width: float) -> Crossing:
     ends = math.log(points[0].size), math.log(points[-1].size)
     places, slopes = np.linspace(*ends, _PLACES), np.geomspace(*_SLOPES, _SLOPES_TRIED)
     weight = np.zeros((_PLACES, _SLOPES_TRIED))
-    variance = np.mean([point.error**2 for point in points])
     for point in points:
         line = (math.log(point.size) - places)[:, np.newaxis] * slopes
-        spread = max(float(variance), point.error**2) + (_BENT * line) ** 2
+        spread = point.error**2 + (_BENT * line) ** 2
         weight -= ((point.gain - line) ** 2 / spread + np.log(spread)) / 2
     total = np.cumsum(np.exp(weight - weight.max()).sum(axis=1))
     shares = (1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2

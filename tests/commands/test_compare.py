@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,14 @@ def compared(shown):
         return (printed := shown(base, new, *words, "--format=json"))[0], json.loads(printed[1])
 
     return compared
+
+
+@pytest.mark.parametrize(("factor", "word"), [(5, "slower"), (0.2, "faster")])
+def test_a_change_by_times_has_its_interval_in_times(shown, factor, word) -> None:
+    _, text, _ = shown(run_file(), run_file(factor))
+    (line,) = (line for line in text.splitlines() if line.startswith("a.slow"))
+    low, high = map(float, re.search(rf"  5× {word} +([\d.]+) … ([\d.]+)×  ", line).groups())
+    assert 4.5 < low < 5 < high < 5.5
 
 
 def test_json(compared) -> None:

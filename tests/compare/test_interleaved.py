@@ -376,6 +376,13 @@ def test_where_time_is_short_the_clearest_suspects_are_decided(compare) -> None:
     assert not [note for note in document["notes"] if "budget" in note]
 
 
+def test_slowdowns_are_confirmed_before_clearer_speedups(compare) -> None:
+    machine = Machine(0.004, slower={"w.w1": 1.3, "w.w2": 0.4})
+    machine.spreads = {"w.w1": 0.07}
+    compare(machine, "--budget", "80")
+    assert machine.fresh("w.w1") > machine.fresh("w.w2") == 0
+
+
 def test_fewer_threads_are_advised_only_where_the_work_is_known_to_have_several(compare) -> None:
     class Plain(Machine):
         def mark(self, name: str, factor: float) -> dict[str, Any]:

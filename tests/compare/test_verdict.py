@@ -363,6 +363,9 @@ def test_only_fresh_runs_judge_a_suspect():
         (only,) = (each for each in found if each.key == CASES[3])
         assert (only.verdict, only.processes) == (word, (3, 3))
         assert not only.suspect
+    fresh = [staged({CASES[3]: observed([each])}, CONFIRM, 3) for each in (1.0, 9.0)]  # one pair confirms nothing
+    found = judge(joined(base, fresh[0]), joined(new, fresh[1]), IN_TURN)
+    assert [each.suspect for each in found if each.key == CASES[3]] == [True]
 
 
 @pytest.mark.parametrize("slower", [None, CASES[3]])
@@ -388,9 +391,10 @@ def test_of_many_processes_those_whose_median_waited_are_left_out():
     waited = [replace(one, median_s=600.0) if i in (2, 5) else one for i, one in enumerate(new[CASES[0]])]
     (found,) = (each for each in judge(base, new | {CASES[0]: waited}, IN_TURN) if each.key == CASES[0])
     assert (found.verdict, found.processes) == (SLOWER, (8, 6))
-    most = [replace(one, median_s=600.0) if i < 5 else one for i, one in enumerate(new[CASES[0]])]
-    (found,) = (each for each in judge(base, new | {CASES[0]: most}, IN_TURN) if each.key == CASES[0])
-    assert found.processes == (8, 8)  # most of a side are no exceptions
+    for count, left in ((4, 4), (5, 8)):  # most of a side are no exceptions
+        late = [replace(one, median_s=600.0) if i < count else one for i, one in enumerate(new[CASES[0]])]
+        (found,) = (each for each in judge(base, new | {CASES[0]: late}, IN_TURN) if each.key == CASES[0])
+        assert found.processes == (8, left)
     few = judge({key: seen[:5] for key, seen in base.items()}, {**new, CASES[0]: waited[:5]}, IN_TURN)
     assert next(each for each in few if each.key == CASES[0]).processes == (5, 5)
 

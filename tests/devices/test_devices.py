@@ -269,6 +269,16 @@ class TestCores:
         assert found == ([max(before)], 1)
 
 
+def test_the_family_of_a_rank_is_that_of_its_launcher(monkeypatch):
+    space, own = types.SimpleNamespace, os.getpid()
+    monkeypatch.setattr(psutil.Process, "children", lambda of, recursive: [space(pid=own), space(pid=of.pid + 1)])
+    monkeypatch.setattr(psutil.Process, "parent", lambda of: psutil.Process(1))
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert [process.pid for process in cpu.family()] == [own + 1]
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    assert [process.pid for process in cpu.family()] == [2]
+
+
 CALLS_THAT_ALLOCATE = """
 import resource, torch
 from gpubench.devices.cpu import keep_memory, keeps_memory
