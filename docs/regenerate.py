@@ -19,6 +19,7 @@ import msgspec
 from gpubench.commands import cli
 from gpubench.commands.reading import GPUS, cards_named, estimates_of, write_report
 from gpubench.estimate.picture import estimate_figure
+from gpubench.estimate.printing import lines_of, screen
 from gpubench.report.charts.pictures import render
 from gpubench.report.charts.theme import THEMES
 from gpubench.report.columns import METRICS
@@ -57,6 +58,7 @@ def derived() -> dict[str, bytes]:
         "docs/format.md": format_page(),
         "docs/reading-a-report.md": _filled("docs/reading-a-report.md", "metrics", metrics_table()),
         "gpubench/runfile/schema.json": json.dumps(json_schema(), indent=1) + "\n",
+        "README.md": _filled("README.md", "sample", _sample()),
         **_tutorial(),
     }
     files = {name: text.encode() for name, text in texts.items()}
@@ -65,6 +67,13 @@ def derived() -> dict[str, bytes]:
     study = Study([read(ROOT / "results/xeon-2.80ghz/run.json")])
     estimate = estimate_figure(study, estimates_of(study, cards_named(GPUS)))
     return files | {f"docs/site/{estimate.name}-{theme}.svg": render(estimate, theme=theme) for theme in THEMES}
+
+
+def _sample() -> str:
+    """The README's sample: sizes at which a GPU wins and loses, with the reason."""
+    study = Study([read(ROOT / "results/xeon-2-cores/run.json")], expression="matmul.square and float32")
+    estimates = estimates_of(study, cards_named(["L4"]))
+    return "\n".join(["```text", *screen(lines_of(study, estimates, True), estimates, True, 96), "```"])
 
 
 def _report(run: Path) -> dict[str, bytes]:

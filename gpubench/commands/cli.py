@@ -43,7 +43,7 @@ EXAMPLES = {
     "gpubench profile train.py": "your own script",
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare before/ after/": "two versions",
-    "gpubench estimate out/run.json": "without a GPU",
+    "gpubench estimate out/run.json": "a GPU that isn't here",
 }
 _HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
 _UNUSABLE, INTERRUPTED, BROKEN_PIPE = 2, 128 + 2, 128 + 13

@@ -40,17 +40,17 @@ _REFUSED = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     add, read = parser.add_argument, options.reader
-    add("--steps", type=read("steps"), metavar="N", help="steps to time (default: 24 or more, 2 s or more)")
+    add("--steps", type=read("steps"), metavar="N", help="steps to time (default: at least 24, for at least 2 s)")
     add("--runs", type=read("runs"), default=1, metavar="N", help="runs of the script (default: 1)")
-    card = "a GPU, or a results file of a GPU, which makes its estimate sharper; repeatable"
+    card = "a GPU, or a results file of one, which narrows its range; repeatable (default: L4, RTX 4090, A100, H100)"
     add("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=card)
     add("--device", choices=("cpu",), help="measure the CPU alone, although a GPU is here")
-    add("--json", metavar="FILE", help="write all values")
+    add("--json", metavar="FILE", help="write all values as JSON")
     add("-o", "--output", metavar="PICTURE", help="draw the parts of a step, .svg or .png")
     add("--step", type=read("step"), metavar="LINE", help="a step is a turn of the loop at this line of the script")
     add("--to-the-end", action="store_true", help="let the script run to its end, instead of ending it when measured")
     add("-m", dest="module", action="store_true", help="run a module, as python -m does")
-    add("words", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="the script, and its own words")
+    add("words", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="the script and its arguments")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -240,7 +240,7 @@ def estimate_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     add = parser.add_argument
     add("run", nargs="?", default="out", metavar="RUN", help="results file of a CPU, or its folder (default: out)")
-    named = f"another GPU, such as 'H100 PCIe'; repeatable (default: {', '.join(GPUS)})"
+    named = f"a GPU, such as 'H100 PCIe'; repeatable (default: {', '.join(GPUS)})"
     add("--gpu", dest="gpus", action="append", default=[], metavar="GPU", help=named)
     add_expression(parser)
     formats = ("table", "csv", "json")

@@ -62,12 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
     care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
-    all_of_it = "also without --size: progress, machine, throughput, measured peaks, and all that was noticed"
+    all_of_it = "progress, machine, throughput, measured peaks and flags, also without --size"
     output.add_argument("-v", "--verbose", action="store_true", help=all_of_it)
     output.add_argument("-o", "--output", metavar="FILE", help="keep the results file, for report and compare")
-    kept = "keep that size for gpubench.threshold(…), by CPU and GPU"
+    kept = "keep the size that a range finds, by CPU and GPU, for gpubench.threshold(…)"
     output.add_argument("--threshold", metavar="FILE", help=kept)
-    drawn = "draw the expressions, the speedup or else the time by size, .svg or .png"
+    drawn = "draw the speedup by size, without a GPU the time; of several expressions their times; .svg or .png"
     output.add_argument("--chart", metavar="FILE", help=drawn)
     what.add_argument("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=estimated)
     longest = "stop an expression that takes longer, in seconds (default: 120; with --preset full, 600)"
