@@ -181,7 +181,7 @@ def csv_text(columns: Sequence[Column[T]], things: Iterable[T]) -> str:
     return text.getvalue()
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> object:
     if isinstance(value, str):
         return _FORMULA.sub(r"\1'", value)
-    return "" if value is None else json.dumps(value) if isinstance(value, bool) else repr(value)
+    return json.dumps(value) if isinstance(value, bool) else value

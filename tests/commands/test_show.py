@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import records
-from suites import NAMES, run_file
+from suites import NAMES, plain, run_file
 
 from gpubench.commands.cli import main
 from gpubench.runfile.matching import KINDS
@@ -57,6 +57,14 @@ def test_a_name_that_matches_nothing_is_refused_with_the_nearest_ones_first(run,
     assert "choose from c.two, " in capsys.readouterr().err
     assert main(["show", run, "-k", "a.slow or c.tow or n = 8"]) == 0
     assert capsys.readouterr().err == "gpubench: -k: nothing matches c.tow\n"
+
+
+def test_tests_of_one_folder_are_named_without_it(save, capsys):
+    data = plain(records.run().bench("a.b", cpu="1 ms").bench("a.c", cpu="1 ms").data, params=None)
+    for mark, name in zip(data["benchmarks"], "xy", strict=True):
+        mark["fullname"] = f"a/b/test_{name}.py::test_f"
+    assert main(["show", save("plain.json", data)]) == 0
+    assert [line.split()[0] for line in parts(capsys.readouterr().out)[2][:2]] == [f"test_{n}.py::test_f" for n in "xy"]
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,7 @@ def test_a_noisy_time_of_a_plain_file_has_its_star():
     for iqr, rounds, star in ((0.16, 20, "*"), (0.14, 20, ""), (0.16, 3, "")):
         (row,) = plain(iqr, rounds).measured
         assert (row.quality.star, "noisy" in row.flags) == (star, bool(star))
+        assert (row.times.q1_s, row.times.q3_s) == (1 - iqr / 2, 1 + iqr / 2)  # which the file lacks
     table = flag_table(plain(0.16))
     assert "half of the rounds are spread over 16% of the median" in table.rows[0][2]
 

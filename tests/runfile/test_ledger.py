@@ -126,7 +126,8 @@ def test_percentiles_are_fields_of_the_results_file(processes):
     assert (ours["p95_s"], ours["p99_s"]) == (1.094, 1.098)
 
 
-def test_an_interrupted_run_is_judged_as_a_whole_one_is(tmp_path):
+def test_an_interrupted_run_is_judged_as_a_whole_one_is(tmp_path, capsys):
+    """It was ended after its last benchmark, so that nothing is missing."""
     case = Case("a.b", "cpu", "float32", {"n": 8})
     start, end = records.begun_and_ended(0, "test_a.py::test_b", case, 1e-3)
     ours = end["benchmark"]["extra_info"]["gpubench"]
@@ -136,3 +137,4 @@ def test_an_interrupted_run_is_judged_as_a_whole_one_is(tmp_path):
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
     (run,) = runs.read_runs([path])
     assert (run.contended, [result.status for result in run.results]) == (True, ["ok"])
+    assert capsys.readouterr().err == ""

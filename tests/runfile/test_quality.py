@@ -55,6 +55,7 @@ def test_bandwidth_is_raised_at_the_results_own_footprint():
     assert before.fraction == pytest.approx(2.4e9 / 3e10 / 7e-2)
     assert now.bandwidth[-1] == Bandwidth("matmul.square[float32]", 2.4e9, 2.4e9 / 7e-2, "memory")
     assert utilisation(work, 7e-2, "float32", now).fraction == 1.0
+    assert raised(work=Work(bytes=4e6), times=seconds(1.9e-5)).bandwidth[-1].level == "l2"  # as the next smaller one
 
 
 def test_gpus_whose_peak_has_no_ways_keep_it():
