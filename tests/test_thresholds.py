@@ -22,13 +22,16 @@ def here(monkeypatch, tmp_path):
     return tmp_path / "thresholds.json"
 
 
-def test_what_was_measured_on_this_hardware(here):
+def test_what_was_measured_on_this_hardware(here, monkeypatch):
     assert keep_threshold(here, "rank", 470_000, gpubench="0.1.0") == f"{CPU} + {GPU}"
     assert threshold("rank", default=10**6, file=here) == 470_000
     keep_threshold(here, "rank", 480_000)
     keep_threshold(here, "other", 5)
     assert threshold("rank", default=10**6, file=here) == 480_000
     assert len(json.loads(here.read_text())["thresholds"]["rank"]) == 1
+    monkeypatch.setattr(thresholds, "hardware", lambda: (CPU, ("NVIDIA H100",)))
+    keep_threshold(here, "rank", 90_000)  # of another GPU beside the same CPU
+    assert [entry["size"] for entry in json.loads(here.read_text())["thresholds"]["rank"]] == [480_000, 90_000]
 
 
 @pytest.mark.parametrize("other", [("AMD EPYC 7763", (GPU,)), (CPU, ("NVIDIA H100",)), (CPU, ()), ("", ())])

@@ -108,9 +108,7 @@ def _of_each_device(study: Study, items: Sequence[Item]) -> tuple[Item, ...]:
     by_device = grouped(items, lambda item: item.subject.source)
     firsts = [plainest_first(members)[0] for members in by_device.values()]
     lead = _case(plainest_first(firsts)[0])
-    alike = {item.subject.source: item for item in items if _case(item) == lead}
-    chosen = [alike.get(item.subject.source, item) for item in firsts]
-    return tuple(sorted(chosen, key=lambda item: (_case(item) != lead, study.names.order(item.subject))))
+    return tuple(sorted(firsts, key=lambda item: (_case(item) != lead, study.names.order(item.subject))))
 
 
 def _case(item: Measured | Pair) -> tuple[object, object]:

@@ -352,7 +352,7 @@ def plainest_first(items: Sequence[Item]) -> list[Item]:
     def order(item: Item) -> tuple[object, ...]:
         case = item.subject.result
         numbers = [-value for _, value in sorted(case.params.items()) if isinstance(value, int | float)]
-        return *plainness(item), -float((size and case.params[size]) or 0), numbers
+        return *plainness(item), -float((size and case.params[size]) or 0), numbers, repr(item.subject.setting)
 
     return sorted(items, key=order)
 

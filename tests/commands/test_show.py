@@ -136,6 +136,7 @@ def test_markdown_is_the_answer_or_with_k_a_row_for_every_size(two, capsys, save
     (row,) = (line for line in text.splitlines() if line.startswith("| a.b"))
     assert all(words in row for words in ("n=8", "2.00 ms", "1.00 ms", "2.0×"))
     assert "Synthetic H" in text
+    assert "Speedup over" not in text  # the heads of the columns say it
     path = save("sized.json", records.run().bench("a.b", cpu="1 ms", n=(8, 16)).bench("a.c", cpu="1 ms", n=(8, 16)))
     for words, count in (([], 2), (["-k", "a.b"], 2), (["-k", "a.b or a.c"], 4)):
         assert main(["show", path, "--format", "markdown", *words]) == 0

@@ -14,6 +14,7 @@ from gpubench.report.charts.pictures import plan
 from gpubench.report.number import MISSING, Sign
 from gpubench.report.results import findings
 from gpubench.report.tables import answer_tables, beside_each_other, machine_table, results_table
+from gpubench.report.webpage import numbers_table
 from gpubench.runfile.matching import KINDS
 
 MATMUL = KINDS["matmul"]
@@ -189,13 +190,29 @@ def test_a_speedup_needs_no_peak_and_titles_are_what_people_read_and_type():
     assert ABOVE_PEAK in warnings(answer)
 
 
+def test_a_single_result_of_many_above_its_peak_is_told_below_the_tables():
+    for count, minor in ((18, False), (20, True)):
+        one = run(ceilings={"cpu": {"throughput": {"float32": 1e10}}}).bench("mine.above", cpu=1.0, flops=1.1e10)
+        for i in range(count):
+            one.bench(f"mine.w{i}", cpu=1.0)
+        assert warnings(answered(one))[ABOVE_PEAK].minor is minor
+
+
+def test_equal_settings_are_one_row_in_whatever_order_each_device_ran_them():
+    one = run(cuda=2)
+    for how, other in ("ab", "ba"):
+        one.bench("matmul.square", gpu=0.1, how=how).bench("matmul.square", gpu1=0.1, how=other)
+    (row,) = answered(one).times
+    assert (row.label, [row.differing(item) for item in row.items]) == ("matmul.square, a", ["", ""])
+
+
 def test_a_cpu_alone_has_its_times_and_a_hint():
     def measured(peak):
         one = run(cuda=0, ceilings={"cpu": {"throughput": {"float32": peak}}})
         return one.bench("matmul.square", cpu="10 ms", flops=1e9, bytes=1e6)
 
-    answer = answered(measured(1.25e11).bench("elementwise.add", cpu="1 ms", bytes=1e6))
-    assert answer.speedups == []
+    answer = answered(measured(1.25e11).bench("elementwise.add", cpu="1 ms", numpy="2 ms", bytes=1e6))
+    assert (answer.speedups, {item.library for row in answer.times for item in row.items}) == ([], {""})
     assert answer.sentence.startswith(
         f"Synthetic, 2 threads: 100 GFLOP/s in {MATMUL.words} (n=64, 80% of peak), 1.00 GB/s"
     )
@@ -338,6 +355,18 @@ def test_a_machine_whose_benchmarks_differ_is_named_and_hides_no_speedup_of_anot
     answer = answered(old, two_gpus()[1])
     assert sentence in answer.sentence
     assert "H200 against " in answer.sentence
+
+
+@pytest.mark.parametrize(
+    ("baseline", "name"),
+    [("cpu", "the CPU of the same machine"), ("cuda:0", "the baseline"), ("one", "one, 2 threads")],
+)
+def test_baselines_of_several_machines_have_one_name(baseline, name):
+    runs = [run(each, cpu={"label": each}).bench("a.b", cpu=1.0).bench("a.b", gpu=0.1) for each in ("one", "two")]
+    for i, one in enumerate(runs):
+        one.data["machine_info"]["gpubench"]["devices"][1]["label"] = f"GPU {i}"
+    runs[0].marks.pop() if baseline == "one" else None
+    assert f"speedup over {name}" in numbers_table(study_of(*runs, baseline=baseline)).columns
 
 
 def test_a_benchmark_without_a_common_size_is_named():

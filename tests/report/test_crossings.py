@@ -9,7 +9,7 @@ from reading import study_of
 from records import run
 
 from gpubench.report import study as studies, words
-from gpubench.report.number import Sign, Start, StartKind, State, rounded_size
+from gpubench.report.number import Sign, Start, StartKind, State, rounded_size, size_text
 from gpubench.report.pairs import ONE_SHOT, Pair
 from gpubench.report.render import Table
 from gpubench.report.rows import Measured, Values
@@ -68,7 +68,7 @@ FROM = "faster from which size is unknown"
 @pytest.mark.parametrize(
     ("known", "ratios", "said", "sentence"),
     [
-        (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72", "faster from n ≈ 72"),
+        (Crossover(72.4, CROSSES, 60.0, 79.0), UP, "n ≈ 72", "faster from n ≈ 72"),
         (Crossover(72.4, CROSSES, 0.0, 79.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
         (Crossover(72.4, CROSSES, 0.0, 79.0), (0.5, 2.0, 1.0), str(Sign.UNSURE), f"{FROM} (too noisy)"),
         (Crossover(72.4, CROSSES, 65.0, math.inf), (0.5, 2.0, 1.0), str(Sign.UNSURE), f"{FROM} (too noisy)"),
@@ -111,6 +111,7 @@ def test_ratios_and_ranges_for_people(value, said):
 @pytest.mark.parametrize(("size", "said"), [(72.4, "72"), (34_300, "34k"), (1.07, "1"), (0.4, "1"), (1e7, "10⁷")])
 def test_estimated_sizes_have_two_digits(size, said):
     assert rounded_size(size) == said
+    assert (size_text(0.12345), size_text(72.46)) == ("0.123", "72.5")  # and others three
 
 
 def speeds(*of_size, moved=None):

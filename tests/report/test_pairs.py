@@ -108,6 +108,8 @@ def test_several_machines():
     assert not compared(run("one").bench("a.b", cpu=8.0), *others)  # what the first lacks has no other baseline
     runs = run("one").bench("a.b", cpu=8.0), run("two").bench("a.b", gpu=2.0)
     assert sides_of(*runs) == sides_of(*runs, baseline="one") == [("one/cpu", "two/cuda:0", 4.0)]
+    two_gpus = run("one").bench("a.b", gpu=2.0, gpu1=8.0)
+    assert sides_of(two_gpus, run("two").bench("a.b", gpu1=0.5)) == [("one/cuda:1", "two/cuda:1", 16.0)]
     lacking = run("three").bench("a.x", cpu=4.0, gpu=1.0)  # what the first lacks is compared with its own CPU
     assert sides_of(one, lacking)[1:] == [("three/cpu", "three/cuda:0", 4.0)]
 
@@ -223,6 +225,8 @@ def test_several_differences_must_all_be_allowed():
     one = run().bench("a.b", cpu=8.0, threads=1).bench("a.b", gpu=2.0, threads=2, cache="cold")
     assert differences(one) == [{"cache": "cache cold against hot", "threads": "threads 2 against 1"}]
     assert differences(one, allow=["cache"]) == [{"threads": "threads 2 against 1"}]
+    two = run("one").bench("a.b", gpu=8.0, cache="cold").bench("a.b", gpu1=8.0, cache="cold", dtype="float16")
+    assert differences(two, run("two").bench("a.b", gpu=1.0, dtype="float16")) == [{"cache": "cache hot against cold"}]
     (row,) = study_of(one, allow=("threads", "cache")).device_pairs
     assert row.differs == "cache cold against hot, threads 2 against 1"
 

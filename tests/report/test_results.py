@@ -91,6 +91,8 @@ def test_expressions_are_compared_with_the_first_and_drawn_side_by_side():
     assert ["a @ b" in row for row in rows] == [True, False]
     alike = sentences(run().time(cpu="1 ms").time("c", cpu="1.001 ms"))[0]
     assert alike.endswith(": c can't be told apart here (1.0×) from a @ b.")
+    noisy = sentences(run(processes=3).time(cpu=(1e-4, 1e-3, 1e-2)).time("c", cpu=(1e-4, 1e-3, 1e-2)))[0]
+    assert noisy.endswith(": c is too noisy to compare with a @ b.")
     both = run(1).time(n=SIZES, cpu="1 ms", gpu="0.1 ms").time("a.mm(b)", n=SIZES, cpu="0.5 ms", gpu="0.2 ms")
     picture = made(both).chart()._repr_svg_()
     assert not [each for each in ("500 µs", "200 µs", "Synthetic H", "a @ b", "a.mm(b)") if each not in picture]

@@ -40,7 +40,9 @@ def test_every_size_is_in_order_whenever_it_was_measured_and_the_short_table_say
 
 def test_no_rate_is_above_its_peak():
     one = run(ceilings={"cpu": {"throughput": {"float32": 2e11}}}).bench("matmul.square", cpu="10 ms", flops=1e9)
-    above, sound = tables.results_table(study_of(one.bench("matmul.square", cpu="1 ms", n=32, flops=1e9))).rows
+    listed = tables.results_table(study_of(one.bench("matmul.square", cpu="1 ms", n=32, flops=1e9)))
+    (above, sound), note = listed.rows, listed.footnote
+    assert "— above the measured peak (the peak was measured too low)." in note
     assert "100 GFLOP/s" in sound
     assert above.count("—") == 2  # throughput and share of its peak
     one.bench("matmul.square", cpu="10 ms", n=8, flops=1e9, flags=("waiting",))
@@ -95,6 +97,12 @@ def test_unmeasured_benchmarks_are_grouped_by_reason():
     unmeasured = tables.unmeasured_table(study_of(one.skip("a.c", "oom", "needs 2 GB"))).rows
     assert [cells[:2] for cells in unmeasured] == [("oom", "1"), ("skipped", "2"), ("skipped", "1")]
     assert "e.g. predicted 40 s" in unmeasured[1]
+
+
+def test_results_without_a_check_are_counted_by_reason():
+    one = run().bench("a.a", cpu=1.0).bench("a.b", cpu=1.0, check={"status": "unchecked", "reason": "no reference"})
+    method = dict(tables.method_table(study_of(one)).rows)
+    assert (method["results checked"], method["not checked"]) == ("1 of 2 benchmarks", "1: no reference")
 
 
 def test_the_total_of_many_steps_is_derived_and_called_derived():

@@ -97,6 +97,7 @@ def test_the_sentences():
     assert cause(**COPIES).text == "slower only because of the copies: without them 4.0×"
     assert cause(**FLOAT64).text == "float64: this GPU's products reach 1/32 of its float32"
     assert cause(**LITTLE).text == "too little work to fill the GPU: it reaches 0.4 % of its peak"
+    assert cause(**LITTLE | {"gpu": "150 µs"}).kind == "little work"  # however long the GPU waits
     assert cause(**PEAK).text == "by the peaks of both this work can be 2.0× as fast as on this CPU, and no faster"
 
 

@@ -138,3 +138,11 @@ def test_an_interrupted_run_is_judged_as_a_whole_one_is(tmp_path, capsys):
     (run,) = runs.read_runs([path])
     assert (run.contended, [result.status for result in run.results]) == (True, ["ok"])
     assert capsys.readouterr().err == ""
+
+
+def test_peaks_that_are_measured_again_at_the_end_replace_the_first_ones():
+    begun = records.session(0, {})
+    begun["gpubench"] |= {"ceilings": {"cpu": {"launch_floor_s": 2e-6}, "cuda:0": {}}}
+    again = {"event": "finish", "process": 0, "ceilings": {"cpu": {"launch_floor_s": 1e-6}}}
+    peaks = ledger.assemble([begun, again])["gpubench"]["ceilings"]
+    assert peaks == {"cpu": {"launch_floor_s": 1e-6}, "cuda:0": {}}

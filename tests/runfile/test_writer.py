@@ -124,6 +124,13 @@ def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_earlier_files_are_kept_under_a_number_that_is_free_for_all(tmp_path):
+    paths = [tmp_path / name for name in ("run.json", "run.ledger.jsonl", "run.1.json")]
+    for path in paths:
+        path.touch()
+    assert [new.name for _, new in writer.keep(paths[:2])] == ["run.2.json", "run.2.ledger.jsonl"]
+
+
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path, suffix):
     """Not a drawing with a picture of ours in it, as an editor makes it."""
