@@ -44,7 +44,7 @@ def test_the_sentence_and_the_table_are_one_list_of_rows():
     table, causes = answer_tables(answer)
     assert [row["benchmark"] for row in rows(table)] == list(ratios(answer)["Synthetic H"])
     copies = "slower only because of the copies: without them 50×"
-    assert ("Synthetic H", "elementwise.add, n=64", "4.0× slower with copies", copies) in causes.rows
+    assert ("elementwise.add, n=64", "4.0× slower with copies", copies) in causes.rows  # of a single device
     assert len(answer_tables(answer, 15)) == 1
     (figure,) = headline_figures(answer.study)
     assert [each.name for each in figure.chart.entries] == list(ratios(answer)["Synthetic H"])

@@ -83,7 +83,12 @@ def test_equal_input_gives_an_equal_page(suite):
 
 
 def test_the_head_names_devices_date_and_versions(suite):
-    head = suite.partition("<nav")[0].replace("\u00a0", " ")
+    head = suite.partition("<nav")[0]
+    assert ('<span class="whole">2026-01-31</span>' in head, " · PyTorch" in head) == (
+        True,
+        False,
+    )  # no line ends there
+    head = head.replace("\u00a0", " ")
     facts = "Synthetic H", "Synthetic CPU, 2 threads", "PyTorch 2.13.0", "gpubench 0.1.0", "2026-01-31", "3 processes"
     assert [fact for fact in facts if fact not in head] == []
     assert "<title>Benchmark report: Synthetic H, Synthetic</title>" in suite
@@ -107,6 +112,7 @@ def test_a_picture_is_its_panels_in_colours_of_both_themes(suite):
     style, panels = re.findall(r"<style>(.*?)</style>", suite, re.DOTALL)[0], re.findall(r"<svg.*?</svg>", suite)
     assert len(panels) >= 8
     assert not re.search(r" style=|font-family|#[0-9a-f]{6}\b", "".join(panels))
+    assert all("-15 " in panel or 'viewBox="15 ' in panel for panel in panels)  # names begin where the page's text does
     variables = {*re.findall(r"var\((--\w+)\)", "".join(panels))}
     assert f"--{colour(LIGHT, 'accelerator0')[1:]}" in variables
     assert all(f"{name}: light-dark(" in style for name in variables)
@@ -160,6 +166,13 @@ def test_without_a_gpu_and_numpy_a_picture_by_size_shows_the_time():
     tags = Tags(page(one))
     assert "mine.a" in tags.all("div", "id")
     assert "mine.a: time per call by size" in tags.text
+
+
+def test_what_is_missing_stands_as_its_column_does():
+    text = page(sweep(one=run().bench("mine.single", cpu=1e-3, gpu=1e-4)), charts=False)
+    answer = text.partition("</table>")[0]
+    assert answer.endswith("<td>—\n</tbody>")
+    assert '<td data-value="">' in text  # of numbers, in All numbers
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------

@@ -103,7 +103,8 @@ def test_the_page_fits_its_screen_and_speedups_are_seen_at_once(browser, suite, 
     on_screen(browser, width, suite)
     wide, boxes = browser.execute_script(
         "return [document.documentElement.scrollWidth, [...document.querySelectorAll('.scroll')].filter((e) => "
-        "e.scrollWidth > e.clientWidth).map((e) => getComputedStyle(e).backgroundImage)]"
+        "e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight)"
+        ".map((e) => [e.scrollWidth > e.clientWidth, getComputedStyle(e).backgroundImage])]"
     )
     right = browser.execute_script(
         "return [...document.querySelectorAll('#answer td:nth-child(4) strong')].map((e) => "
@@ -111,8 +112,9 @@ def test_the_page_fits_its_screen_and_speedups_are_seen_at_once(browser, suite, 
     )
     values = [each.rect for each in found(browser, "#pictures figure:first-of-type svg text") if "×" in each.text]
     assert wide <= width
-    assert all("gradient" in look for look in boxes)
-    assert bool(boxes) == (width < 1000)
+    assert all({"to right", "to left", "to top"} <= {*re.findall(r"to \w+", look)} for _, look in boxes)
+    assert any(sideways for sideways, _ in boxes) == (width < 1000)
+    assert found(browser, "#answer small")[0].is_displayed()
     assert right
     assert max(right) <= width
     assert sum(each["x"] + each["width"] <= width for each in values) >= 15
@@ -199,5 +201,6 @@ def test_it_prints_light_and_on_few_pages(browser, suite):
     paper = browser.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
     card = browser.find_element(By.CSS_SELECTOR, "#answer .card")
     assert paper == "rgba(255, 255, 255, 1)"
+    assert {each.value_of_css_property("font-size") for each in found(browser, ".legend, figcaption")} == {"12px"}
     assert card.value_of_css_property("background-image") == "none"
     assert card.size["height"] >= card.find_element(By.TAG_NAME, "table").size["height"]  # nothing is left to scroll

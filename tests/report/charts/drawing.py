@@ -59,6 +59,8 @@ def faults(figure: Figure) -> list[str]:
 def _of_words(figure: Figure, page: Page) -> Iterator[str]:
     """A title or small print that is cut; a file or a command, as a picture is published without them."""
     told = " ".join(text.get_text() for text in page.canvas.texts).replace("\u00a0", " ")
+    if re.search(r"\d [^\W\d]", " ".join(text.get_text() for text in page.canvas.texts)):
+        yield "a line may end between a number and its unit"
     if figure.title not in told or "…" in figure.title:
         yield f"title cut: {figure.title}"
     if figure.small_print not in told:
@@ -111,7 +113,7 @@ def _of_chart(figure: Figure, shown: list[str]) -> Iterator[str]:
     if isinstance(figure.chart, NamedRows):
         entries = figure.chart.entries
         labels = [mark.words for entry in entries for mark in entry.marks]
-        labels += [entry.name for entry in entries if len(entry.name) < 30]
+        labels += [entry.name for entry in entries if len(entry.name) < 56]
         if not 1 <= len(entries) <= 16:
             yield f"{len(entries)} rows"
     yield from (f"without its label: {label}" for label in {*labels} - {*shown})

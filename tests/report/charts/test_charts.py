@@ -116,6 +116,25 @@ def test_a_line_is_broken_where_a_size_isnt_drawn_and_ends_with_its_last_value()
     assert (len(curve.points), curve.label) == (3, "10.0 ms at n = 10⁴")
 
 
+def test_a_panel_has_two_sizes_and_the_small_print_counts_the_others():
+    one = run().bench("a.x", cpu=1e-3, gpu=1e-4, n=(10, 100, 1000)).bench("a.y", cpu=1e-3, gpu=1e-4, n=10)
+    figures = plan(one.bench("a.y", cpu=1e-3, gpu=1e-4, n=100, spread=1.9).bench("a.z", cpu=1.0, gpu=0.1, n=(1, 2)))
+    assert [panel.title for panel in figures["time-own"].chart.panels] == ["a.x", "a.z"]
+    assert "2 results not drawn: a single size. 2 results not drawn: unknown (too" in figures["time-own"].caption
+    assert [panel.title for panel in figures["speedup"].chart.panels] == ["a.x", "a.z"]
+
+
+@pytest.mark.parametrize(("name", "sides"), [("Other H", ("◂ Synthetic faster", "Other H faster ▸")),
+                                             ("W" * 26, ("◂ slower", "faster ▸"))])  # fmt: skip
+def test_the_sides_of_1x_are_named_at_the_ends_of_the_axis(name, sides):
+    figure = plan(run(gpu={"label": name}).bench(f"a.{name}", cpu="1 ms", gpu="0.1 ms"))["headline"]
+    assert faults(figure) == []
+    (axes,) = drawn(figure).canvas.axes
+    left, right = (next(text for text in axes.texts if text.get_text() == side) for side in sides)
+    assert left.get_window_extent().x0 == pytest.approx(axes.bbox.x0, abs=1)
+    assert right.get_window_extent().x1 == pytest.approx(axes.bbox.x1, abs=1)
+
+
 def test_without_a_gpu_the_headline_shows_shares_of_the_peak():
     one = records.Made(records.cpu_run(), "", 1).bench("mine.job", cpu=1e-9, n=8, bytes=1e9, items=1)
     one.bench("mine.wait", cpu=1.0, n=8, bytes=1e9, items=1, flags=("waiting",))
@@ -381,6 +400,7 @@ def test_of_many_the_users_own_and_then_each_kind_of_work_are_drawn():
     assert len(panels(figure)) == 6
     assert {"mine", "matmul", "models", "elementwise"} <= kinds
     assert "more benchmarks not shown" in figure.caption
+    assert len(drawn(figure).canvas.axes[0].get_yticklabels()) > 2
     assert [*panels(plan(crossing(*mine[1:], one=whole), every=False)["speedup"])] == mine[:6]
 
 
