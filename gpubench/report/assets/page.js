@@ -1,8 +1,8 @@
 "use strict";
-// Search, sorting, the theme and the legends. Without this script the page shows everything.
-const [search, count, theme, body] = ["#search", "#count", "#theme", "#numbers tbody"].map((place) => document.querySelector(place));
+// Search, sorting and the legends. Without this script the page shows everything.
+const [search, count, body] = ["#search", "#count", "#numbers tbody"].map((place) => document.querySelector(place));
 const rows = [...body.rows];
-search.hidden = theme.hidden = false;
+search.hidden = false;
 
 search.addEventListener("input", () => {
   const words = search.value.toLowerCase().split(/\s+/);
@@ -40,11 +40,3 @@ for (const button of document.querySelectorAll(".legend button")) {
     }
   });
 }
-
-// The button of the theme has the name of the other one.
-const system = matchMedia("(prefers-color-scheme: dark)"), page = document.documentElement.dataset;
-const other = () => ((page.theme ?? (system.matches ? "dark" : "light")) === "dark" ? "light" : "dark");
-const rename = () => { theme.textContent = other(); };
-theme.addEventListener("click", () => { page.theme = other(); rename(); });
-system.addEventListener("change", rename);
-rename();

@@ -10,22 +10,19 @@ from itertools import count, pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.markers import MarkerStyle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
-from matplotlib.transforms import Affine2D
 
 from ...runfile.quantities import text
 from ..number import SECONDS, raised, size_text
 from ..words import together
-from .theme import LIGHT, MARK_SHAPES, colour
+from .theme import MARK_SHAPES, colour
 
 if TYPE_CHECKING:
     from .layouts import LinePanels, NamedRows, StackedBars
@@ -40,6 +37,8 @@ _BOLD = 1.12
 _MOST_HEIGHT = 700.0
 AROUND = "around"
 """The group of the words around the panels, which a web page shows as text of its own."""
+KEY = "key"
+"""The group of a line or mark in the legend."""
 MOST_PANELS, MOST_CURVES = 6, 4
 """A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: the tables have the rest."""
 
@@ -84,7 +83,7 @@ class Page:
     ``box`` is the room of the panels in points: left, top, width and height."""
 
     def __init__(self, figure: Figure, theme: str) -> None:
-        self.theme, self.titles, self._ids = theme, dict[str, str](), count()
+        self.theme, self.titles, self._ids, self.swatches = theme, dict[str, str](), count(), list[Any]()
         heads = (
             (_lines(figure.title, TITLE, bold=True), TITLE, "text", "bold"),
             (_lines(figure.subtitle, NORMAL), NORMAL, "muted", "normal"),
@@ -97,7 +96,7 @@ class Page:
         top, self._foot = head + 24 * math.ceil(len(keys) / columns), 12 + 1.4 * TINY * len(small)
         self._body = max(120.0, min(figure.chart.height, _MOST_HEIGHT - top - self._foot))
         self.height = top + self._body + self._foot
-        self.canvas = Canvas(figsize=(PAGE_WIDTH * PX / 72, self.height * PX / 72))
+        self.canvas = Canvas(figsize=(PAGE_WIDTH * PX / 72, self.height * PX / 72), dpi=72)
         self.box = MARGIN * PX, top * PX, (PAGE_WIDTH - 1.4 * MARGIN) * PX, self._body * PX
         y = 14.0
         for block in heads:
@@ -107,7 +106,11 @@ class Page:
             handles, place = map(self._handle, keys), ((MARGIN - 4) / PAGE_WIDTH, 1 - head / self.height)
             looks: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0, "frameon": False, "fontsize": NORMAL * PX}
             looks |= {"ncols": columns, "bbox_to_anchor": place, "handlelength": 1.8, "columnspacing": 1.6}
-            self.canvas.legend([*handles], [key.label for key in keys], **looks).set_gid(f"{AROUND}-{next(self._ids)}")
+            legend = self.canvas.legend([*handles], [key.label for key in keys], **looks)
+            legend.set_gid(f"{AROUND}-{next(self._ids)}")
+            self.swatches = legend.legend_handles
+            for handle in self.swatches:
+                handle.set_gid(f"{KEY}-{next(self._ids)}")
 
     def ink(self, role: str) -> str:
         """A role's colour in this page's theme."""
@@ -169,22 +172,6 @@ class Page:
             marker={"bar": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
             markersize={"dashed": 3.6, "tick": 11.0}.get(key.look, 6.5), markeredgewidth=2.4 * (key.look == "tick"),
         )  # fmt: skip
-
-
-def swatch(key: Key) -> str:
-    """Return an ``svg`` element with the look of a key in the legend of a web page."""
-    ink = f"var(--{colour(LIGHT, key.role)[1:]})"
-    style = MarkerStyle("|" if key.look == "tick" else MARK_SHAPES.get(key.role, "o"))
-    size, edge = 5 if key.look == "dashed" else 11, 3.0 if key.look == "tick" else 1.5
-    shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(size, -size))
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in np.asarray(shape.to_polygons(closed_only=False)[0]))
-    mark = f'<polygon points="{points}" fill="{ink}" stroke="{ink}" stroke-width="{edge}"/>'
-    if key.look in ("line", "dashed"):
-        dash = ' stroke-dasharray="4 2"' * (key.look == "dashed")
-        mark = f'<path d="M-14 0H14" stroke="{ink}" stroke-width="2"{dash}/>{mark}'
-    elif key.look == "bar":
-        mark = f'<rect x="-12" y="-5" width="24" height="10" fill="{ink}"/>'
-    return f'<svg viewBox="-15 -8 30 16" aria-hidden="true">{mark}</svg>'
 
 
 def _lines(text: str, size: float, even: bool = True, bold: bool = False) -> list[str]:

@@ -25,7 +25,7 @@ from ..answer import Answer, AnswerRow, choose_rows
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
 from .layouts import stacked_figure as stacked_figure
-from .page import AROUND, Figure, Page, rc_settings, swatch
+from .page import AROUND, KEY, PX, Figure, Page, rc_settings
 from .rate_chart import time_by_size
 from .theme import LIGHT
 
@@ -41,7 +41,7 @@ _ESTIMATE = "estimate"
 """The kind that ``gpubench chart`` makes without this package, which must not import estimates."""
 _MOST_FOLDED = 10
 """Benchmarks that a page has pictures by size of; each takes a fifth of a second."""
-_SECTIONS = ("answer", "pictures", "by-size", "numbers", "details", "search", "count", "theme")
+_SECTIONS = ("answer", "pictures", "by-size", "numbers", "details", "search", "count")
 """Addresses that the page itself has."""
 _DPI = 192
 """Two dots a pixel."""
@@ -116,21 +116,27 @@ def drawn(figures: Iterable[Figure], prefix: str = "p") -> tuple[list[Drawing], 
     for figure in figures:
         try:
             svg, page = _written(figure, "svg", LIGHT)
-            panels = _panels_of(svg, page, figure.title, f"{prefix}{len(made)}-")
-            keys = figure.chart.keys
+            whole, ids, keys = svg.decode(), f"{prefix}{len(made)}-", figure.chart.keys
+            panels = whole[whole.index('<g id="axes_1">') : whole.index(f'<g id="{AROUND}-')]
+            panels += "".join(re.findall(r"<clipPath.*?</clipPath>", whole, re.DOTALL))
+            label = f'role="img" aria-label="{html.escape(figure.title)}"'
             roles = {key.role for key in keys if key.look in ("line", "mark", "bar")} - {"muted"}
             roles = roles if len(roles) > 1 else set()
-            legend = [(key.label, key.role * (key.role in roles), swatch(key)) for key in keys]
-            made.append(Drawing(figure, svg, panels, legend))
+            swatches = whole.split(f'<g id="{KEY}-')[1:]
+            legend = [
+                (key.label, key.role * (key.role in roles), _swatch(*drawn, page, ids))
+                for key, *drawn in zip(keys, swatches, page.swatches, strict=True)
+            ]
+            made.append(Drawing(figure, svg, _element(panels, page, ids, page.box, label), legend))
         except Exception as error:
             failed.append(_failure(f"picture {figure.name}", error))
     return made, failed
 
 
-def _panels_of(svg: bytes, page: Page, title: str, prefix: str) -> str:
-    """Return the ``svg`` element of the panels alone, labelled by the ``title``, in the colours of a web page. Its
-    marks show their values on hovering, all ids begin with the ``prefix``, and coordinates have the digits that can be
-    seen. Looks are attributes of their own, since the page's content policy allows no ``style``."""
+def _element(part: str, page: Page, prefix: str, box: Sequence[float], attributes: str) -> str:
+    """Return an ``svg`` element of a ``part`` of a file in the colours of a web page. Its marks show their values on
+    hovering, all ids begin with the ``prefix``, and coordinates have the digits that can be seen. Looks are attributes
+    of their own, since the page's content policy allows no ``style``."""
 
     def rewritten(tag: re.Match[str]) -> str:
         text = tag[0]
@@ -142,13 +148,16 @@ def _panels_of(svg: bytes, page: Page, title: str, prefix: str) -> str:
         value = html.escape(page.titles.get(group[1], ""))
         return f'<g class="{group[2]}">' + f"<title>{value}</title>" * bool(value)
 
-    whole = svg.decode()
-    panels = whole[whole.index('<g id="axes_1">') : whole.index(f'<g id="{AROUND}-')]
-    panels += "".join(re.findall(r"<clipPath.*?</clipPath>", whole, re.DOTALL))
-    panels = re.sub(r"<[^>]*>", rewritten, re.sub(r">\s+<", "><", panels))
-    panels = re.sub(r'<g id="((\w+)-\d+)">', titled, panels)
-    label, box = html.escape(title), " ".join(f"{side:.0f}" for side in page.box)
-    return f'<svg viewBox="{box}" role="img" aria-label="{label}">{panels}</svg>'
+    part = re.sub(r"<[^>]*>", rewritten, re.sub(r">\s+<", "><", part))
+    part = re.sub(r'<g id="((\w+)-\d+)">', titled, part)
+    return f'<svg viewBox="{" ".join(f"{side:.0f}" for side in box)}" {attributes}>{part}</svg>'
+
+
+def _swatch(part: str, handle: Any, page: Page, prefix: str) -> str:
+    """Return the element of a key in the legend: the ``part`` that the file has of it, up to its text."""
+    x, y = handle.get_window_extent().get_points().mean(axis=0)
+    box, part = (x - 9, page.height * PX - y - 5, 18, 10), part.partition('<g id="text_')[0].strip()
+    return _element(f'<g id="{KEY}-{part}', page, prefix, box, 'aria-hidden="true"')
 
 
 def _failure(what: str, error: Exception) -> str:

@@ -59,7 +59,7 @@ def faults(figure: Figure) -> list[str]:
 def _of_words(figure: Figure, page: Page) -> Iterator[str]:
     """A title or small print that is cut; a file or a command, as a picture is published without them."""
     told = " ".join(text.get_text() for text in page.canvas.texts).replace("\u00a0", " ")
-    if re.search(r"\d [^\W\d]", " ".join(text.get_text() for text in page.canvas.texts)):
+    if any(re.search(r"\d [^\W\d]", text.get_text()) for text in page.canvas.texts):
         yield "a line may end between a number and its unit"
     if figure.title not in told or "…" in figure.title:
         yield f"title cut: {figure.title}"

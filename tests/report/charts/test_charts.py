@@ -269,7 +269,7 @@ def axes_of(figure):
         (lambda: crossing(noisy=(1,)), "Synthetic H faster from n = 10⁵ at the latest", [], None),
         (lambda: crossing(noisy=(2,)), "Synthetic H faster from n = 10⁶ at the latest", [], None),
         (lambda: crossing(noisy=(3,)), "Synthetic H faster from which size is unknown (too noisy)", [], None),
-        (lambda: with_copies(), "Synthetic H faster from n ≈ 300 at the latest, with copies from n ≈ 300",
+        (lambda: with_copies(), "Synthetic H faster from n = 1024 at the latest, with copies from n ≈ 300",
          [300], "1× at n ≈ 300 with copies"),
     ],
 )  # fmt: skip
@@ -320,6 +320,8 @@ def test_the_bar_of_a_limit_that_goes_on_beyond_the_axis_ends_in_an_arrow():
     axes = axes_of(figure)
     cut = [point.x for point in curves(figure)[0].points if point.high > axes.get_ylim()[1]]
     assert cut == [line.get_xdata()[0] for line in axes.lines if line.get_marker() == CARETUP] == [10, 100]
+    (line,) = (line for line in axes.lines if len(line.get_xdata()) == 3)
+    assert [math.isnan(y) for y in line.get_ydata()] == [True, True, False]  # no line joins a limit
 
 
 @pytest.mark.parametrize("flagged", [1, 4])
@@ -354,8 +356,10 @@ def test_words_below_1x_stand_where_no_line_falls_and_a_key_is_not_hollow():
     falling = {"cpu": lambda n: 1e-7 * n, "gpu": lambda n: 1e-9 * n**1.5, "n": (10, 10**3, 10**6)}
     one = records.run().bench("a.b", **falling, copies=1e-6).bench("a.c", cpu=1e-3, gpu=1e-4, n=(1, 2))
     page = drawn(speedup(one))
-    (words,) = (text for text in page.canvas.axes[0].texts if text.get_text() == "Synthetic faster")
-    assert words.get_horizontalalignment() == "left"
+    rising = records.run(cuda=2).bench("a.b", **falling, gpu1=lambda n: 1e-9 * n**0.9)
+    for each in (page, drawn(speedup(rising))):
+        (words,) = (text for text in each.canvas.axes[0].texts if text.get_text() == "Synthetic faster")
+        assert words.get_horizontalalignment() == "left"
     several = drawn(plan(one, kinds=("speedup",))["speedup"])
     (legend,) = several.canvas.legends
     assert colour(LIGHT, "page") not in {line.get_markerfacecolor() for line in legend.get_lines()}

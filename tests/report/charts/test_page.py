@@ -26,7 +26,7 @@ run = partial(records.run, processes=1)
 def crossing(*names, one=None, size="n", factor=1.0, noisy=None, **how):
     """A CPU at 1 ns an element against a device at 10 µs and 0.1 ns: equal at 11,111 elements, or ``factor`` as slow.
     With ``noisy`` of three processes, which differ by a factor of 10,000 in the results at these places."""
-    one, places = one or run(), itertools.count()
+    one, places, copies = one or run(), itertools.count(), how.pop("copies", None)
 
     def times(start, slope, apart, n):
         time, apart = start + n * slope, 100.0 if next(places) in (noisy or ()) else apart
@@ -35,7 +35,7 @@ def crossing(*names, one=None, size="n", factor=1.0, noisy=None, **how):
     sizes = {size: (10**3, 10**4, 10**5, 10**6), "items": int}
     for name in names or ("a.b",):
         one.bench(name, cpu=partial(times, 0.0, 1e-9 * factor, 1.02), **sizes, **how)
-        one.bench(name, gpu=partial(times, 1e-5, 1e-10, 1.0), **sizes)
+        one.bench(name, gpu=partial(times, 1e-5, 1e-10, 1.0), **sizes, copies=copies)
     return one
 
 
