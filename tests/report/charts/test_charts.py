@@ -56,6 +56,13 @@ def test_a_limit_alone_is_within_its_axis(ends):
     assert max(bar) > 5 * min(bar)
 
 
+def test_a_wide_interval_of_a_share_does_not_shorten_the_bars():
+    marks = (RowMark(50.0, "accelerator0", "50%", 5.0, 900.0, 100.0), RowMark(90.0, "accelerator0", "90%"))
+    chart = NamedRows(tuple(NamedRow("job", mark.words, (mark,)) for mark in marks), "%")
+    (axes,) = drawn(Figure("scaling", "scaling", "Several", "", "", chart)).canvas.axes
+    assert axes.get_xlim() == pytest.approx((0, 104))
+
+
 def test_a_legend_names_what_is_drawn():
     one = run().bench("a.z", cpu=(2e-4, 1e-3, 5e-3), flags=("contended",))
     one.bench("a.z", gpu=(1e-6,) * 3, copies=1e-3)
