@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpubench.compare.evidence import THRESHOLD, Terms
 from gpubench.compare.interleaved import (
     LEAST_FRESH,
     MOST_SCREENING,
@@ -29,7 +30,7 @@ from gpubench.compare.interleaved import (
     screening_pairs,
 )
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, add_runs
-from gpubench.compare.verdict import FASTER, SLOWER, THRESHOLD, Terms, Verdict, judge
+from gpubench.compare.verdict import FASTER, SLOWER, Verdict, judge
 
 SLOWED = "products["
 KINDS = {"same": 10, "slower10": 11, "again": 10, "slower20": 12}

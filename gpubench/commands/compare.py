@@ -51,8 +51,8 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
     from ..compare.comparison import compare_sides, narrowed, show
+    from ..compare.evidence import THRESHOLD, Terms
     from ..compare.samples import Side, add_runs
-    from ..compare.verdict import THRESHOLD, Terms
 
     project, base, new = read_project(Path.cwd(), upward=True), Side("base"), Side("new")
     options.fill(args, project.options, project.file, "" if args.interleave else "threshold")

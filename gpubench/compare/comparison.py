@@ -20,8 +20,9 @@ from ..runfile.quantities import counted, listed, shared_place, shorten_apart
 from ..runfile.schema import UNMEASURED
 from ..statistics.intervals import Interval
 from . import samples
+from .evidence import Terms
 from .samples import ABSENT, SKIPPED, STOPPED, CaseKey, Side, Unmeasured
-from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Terms, Verdict, judge, percent
+from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Verdict, judge, percent
 
 BASE, NEW, BOTH = "base", "new", "both"
 ORDER = (SLOWER, INCONCLUSIVE, FASTER, NO_SIGN, SAME)  # the verdicts from the worst to the best
@@ -128,32 +129,29 @@ def _missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
     return (*one, *(Missing(key, BOTH, new.unmeasured[key]) for key in tried))
 
 
-def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> Comparison:
-    """Judge all cases of both sides. Raises UsageError where the machines differ, unless the sides were ``moved`` on
-    purpose."""
+def compare_sides(base: Side, new: Side, terms: Terms, allowed: bool = False) -> Comparison:
+    """Judge all cases of both sides. Raises UsageError where the machines differ, unless that is ``allowed``."""
     common = [key for key in new.cases if key in base.cases]
     machine, software, cpu = differences(base.runs, new.runs, (key.device for key in common))
-    staged = samples.is_staged(base, new)  # on one machine, so the code itself sets other threads
     hardware = machine.keys() & {"CPU", *(key.device for key in common)}
-    if common and machine and not moved and (hardware or not staged):
+    # On one machine the code itself has set other threads.
+    if common and machine and not allowed and (hardware or not samples.is_staged(base, new)):
         same = "measure both with the same --threads N, or " * ("threads" in machine)
         facts = "; ".join(f"{fact} {words}" for fact, words in machine.items())
         raise UsageError(f"the machines differ: {facts} ({same}compare them anyway with --allow machine)")
-    differ = {
-        "another machine" if moved else "other settings": machine,
-        "other software": software,
-        "the CPU was used otherwise": cpu,
-    }
+    unknown = samples.sides_of_unknown_cpu(base, new)
+    moved = allowed and bool(machine or unknown)
+    differ = {"another machine" if moved else "other settings": machine, "other software": software}
+    differ |= {"the CPU was used otherwise": cpu}
     notes = [f"{what}: {fact} {words}" for what, facts in differ.items() for fact, words in facts.items()]
     notes += samples.doubts(base, new)
     notes += [f"{side.name}: {side.plain_memory}" for side in (base, new) if side.plain_memory]
     digests = {run.digest for run in base.runs}
     copies = (clean(str(run.path)) for run in new.runs if run.digest in digests)
     notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
-    if not moved:
-        in_turn = samples.measured_in_turn(base, new, False), samples.measured_in_turn(base, new, True)
-        terms = replace(terms, in_turn=in_turn, unknown=samples.sides_of_unknown_cpu(base, new))
-    verdicts = judge(base.cases, new.cases, replace(terms, moved=moved))
+    in_turn = samples.measured_in_turn(base, new, False), samples.measured_in_turn(base, new, True)
+    terms = replace(terms, in_turn=in_turn if not moved else (False, False), moved=moved)
+    verdicts = judge(base.cases, new.cases, replace(terms, unknown="" if allowed else unknown))
     stopped = samples.stopped_cases(base, new)
     # A slowdown that was proven before the other side stopped stays one.
     left_out = {verdict.key for verdict in verdicts if verdict.key in stopped and verdict.verdict != SLOWER}

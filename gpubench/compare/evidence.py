@@ -20,6 +20,7 @@ from ..statistics import inference, intervals
 from ..statistics.inference import Change
 from .samples import CONFIRM, CaseKey, Cases, Observation, busy_processes
 
+THRESHOLD = 0.05  # the smallest change that matters, if no option says otherwise
 STUCK, SLICE_S = 3.0, 5e-4
 """A process all of whose rounds took STUCK times as long as the fastest of another process of the same code waited
 for something else. If its rounds are uneven, waiting explains such a difference between the sides too, from SLICE_S on:
@@ -97,6 +98,23 @@ class Reason(NamedTuple):
         return ": ".join(filter(None, (self.cause.head, self.cause.text.format(*self.figures))))
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How to judge. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
+    turn; ``moved`` means that they come from different machines. The sides of ``unknown`` don't name their CPU, so that
+    they prove nothing."""
+
+    threshold: float = THRESHOLD
+    in_turn: tuple[bool, bool] = (False, False)
+    moved: bool = False
+    unknown: str = ""
+
+    @property
+    def least(self) -> float:
+        """The logarithm of a change as large as the threshold, however logarithms are rounded."""
+        return math.log(1 + self.threshold) - 1e-9
+
+
 ProcessKey = tuple[int, int]
 Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
@@ -165,22 +183,21 @@ class Evidence:
         return max(change.larger_p() for change in changes) if changes[0].log >= least else 1.0
 
 
-def evidence_of(
-    all_runs: tuple[Cases, Cases], fresh: bool, in_turn: bool, moved: bool, unknown: str
-) -> dict[CaseKey, Evidence]:
+def evidence_of(all_runs: tuple[Cases, Cases], fresh: bool, terms: Terms) -> dict[CaseKey, Evidence]:
     """The evidence on each benchmark of both sides with the drift of the machine, from the ``fresh`` runs or from the
-    others; the sides of ``unknown`` don't name their CPU.
+    others.
 
-    No drift is subtracted where base and new were measured ``in_turn``, since drift affects both, nor between machines
-    (``moved``), where the change that all benchmarks share is the answer.
+    No drift is subtracted where base and new were measured in turn, since drift affects both, nor between machines,
+    where the change that all benchmarks share is the answer.
     """
+    in_turn, moved = terms.in_turn[fresh], terms.moved
     stage = [
         {key: kept for key, seen in cases.items() if (kept := [one for one in seen if (one.stage == CONFIRM) == fresh])}
         for cases in all_runs
     ]
     base, new = stage
     busy = [busy_processes(side) for side in stage]
-    unknown_cpu = Reason(Cause.UNKNOWN_CPU, (unknown,)) if unknown else None
+    unknown_cpu = Reason(Cause.UNKNOWN_CPU, (terms.unknown,)) if terms.unknown else None
     evidence = {}
     for key in (key for key in new if key in base):
         fastest = [min((one.least_s for one in side[key] if not one.smoke), default=math.inf) for side in all_runs]

@@ -29,9 +29,9 @@ from ..supervise.process import on_signals
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
-from .evidence import FALSE_DISCOVERIES, POWER, SUSPICION, Cause
+from .evidence import FALSE_DISCOVERIES, POWER, SUSPICION, Cause, Terms
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, add_runs
-from .verdict import INCONCLUSIVE, USUAL_SPREAD, Terms, Verdict
+from .verdict import INCONCLUSIVE, USUAL_SPREAD, Verdict
 
 TURN_DEADLINE_S = 600.0
 """Seconds that one benchmark may take, the limit of `gpubench run PATH`: a call of ten seconds is called several

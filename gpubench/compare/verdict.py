@@ -17,32 +17,15 @@ from dataclasses import dataclass, replace
 from ..runfile.quantities import counted
 from ..statistics import inference, intervals
 from ..statistics.intervals import Interval
-from .evidence import FALSE_DISCOVERIES, HELD_UP, POWER, Cause, Evidence, Reason, evidence_of, tail, tested
+from .evidence import FALSE_DISCOVERIES, HELD_UP, POWER, Cause, Evidence, Reason, Terms, evidence_of, tail, tested
 from .samples import SCREEN, CaseKey, Cases
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NO_SIGN = "faster", "slower", "same", "inconclusive", "no sign of a change"
-THRESHOLD = 0.05
 USUAL_SPREAD = 0.03  # spread of most benchmarks' processes on an idle machine, for advice where none was measured
 HIDES = 0.2
 """A benchmark in which a change of this share stays hidden is inconclusive: no sign of a change would sound cleared."""
 MOST_NEEDED = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How to judge. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
-    turn; ``moved`` means that they come from different machines. The sides of ``unknown`` don't name their CPU, so that
-    they prove nothing."""
-
-    threshold: float = THRESHOLD
-    in_turn: tuple[bool, bool] = (False, False)
-    moved: bool = False
-    unknown: str = ""
-
-    @property
-    def least(self) -> float:
-        """The logarithm of a change as large as the threshold, however logarithms are rounded."""
-        return math.log(1 + self.threshold) - 1e-9
+_USUAL = Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +81,9 @@ class Verdict:
         return self.cause in HELD_UP
 
 
-def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
+def judge(base: Cases, new: Cases, terms: Terms = _USUAL) -> list[Verdict]:
     """Verdicts on the benchmarks of both sides, in the order of the new."""
-    first, fresh = (
-        evidence_of((base, new), stage, terms.in_turn[stage], terms.moved, terms.unknown) for stage in (False, True)
-    )
+    first, fresh = (evidence_of((base, new), stage, terms) for stage in (False, True))
     fresh = {key: item for key, item in fresh.items() if min(map(len, item.sides)) > 1}
     # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.
     evidence = tested(first) | {key: item for key, item in tested(first | fresh).items() if key in fresh}

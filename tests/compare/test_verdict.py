@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gpubench.compare.comparison import Comparison, change_text
-from gpubench.compare.evidence import Cause, Reason
+from gpubench.compare.evidence import Cause, Reason, Terms
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Observation
-from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Terms, judge, percent
+from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, judge, percent
 
 CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
 

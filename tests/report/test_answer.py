@@ -6,8 +6,8 @@ from reading import answered, ratios, rows, study_of
 from records import run
 
 from gpubench.compare.comparison import compare_sides
+from gpubench.compare.evidence import Terms
 from gpubench.compare.samples import Side, add_runs
-from gpubench.compare.verdict import Terms
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
