@@ -234,12 +234,12 @@ def restoring_threads() -> Iterator[None]:
     import numpy  # noqa: F401  (a pool that isn't loaded yet can't be restored)
     import torch
 
-    threads, pools = torch.get_num_threads(), threadpoolctl.threadpool_limits()
-    try:
-        yield
-    finally:
-        pools.restore_original_limits()
-        torch.set_num_threads(threads)
+    threads = torch.get_num_threads()
+    with threadpoolctl.threadpool_limits():
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 def thread_pools() -> list[dict[str, Any]]:

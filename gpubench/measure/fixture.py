@@ -202,7 +202,7 @@ class Gpubench:
 
     def finish(self, prepared: Prepared, share: Share) -> Any:
         """Check, probe and record a call whose rounds have been taken, and return its result."""
-        times, again = (share.times, share.calls) if self.enabled else ((), 1), prepared.call.again
+        times, again = (share.times, share.calls) if self.enabled else ((), 1), prepared.again
         result = self._benchmark.keep(*times, share.call_once, self.case.workload)
         if share.places:
             share.release()
@@ -279,7 +279,7 @@ def _end_rounds(prepared: Prepared, share: Share, result: Any) -> Rounds:
 def _check_last(prepared: Prepared, result: Any) -> Check:
     """Check a later result too, for a race or a stale cache, unless the call or its copy changes it each time."""
     plan, expected = prepared.plan, prepared.expected
-    if expected is None or prepared.call.again is None or not plan.times:
+    if expected is None or prepared.again is None or not plan.times:
         return prepared.check
     reason = "the call draws random numbers" if expected.seen.random else ""
     try:
@@ -311,7 +311,7 @@ def _precision_of(home: Device, case: Case, declared: Declared) -> dict[str, Any
 
 
 def _probe(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
-    plan, again = prepared.plan, prepared.call.again
+    plan, again = prepared.plan, prepared.again
     record: dict[str, Any] = {"plain_s": _plain_seconds(prepared)}
     if len(plan.clock.devices) == 1:  # with several devices copying is the work itself
         named = {name: value for name, value in prepared.call.kwargs.items() if name != "out"}
@@ -352,7 +352,7 @@ def _plain_seconds(prepared: Prepared) -> float | None:
 
 
 def _device_time(prepared: Prepared, single: bool) -> dict[str, Any]:
-    plan, again = prepared.plan, prepared.call.again
+    plan, again = prepared.plan, prepared.again
     if isinstance(plan.home, SimulatedDevice):
         return dict(zip(("device_s", "launch_s"), plan.home.modelled_s(prepared.call.function), strict=True))
     if again is None:

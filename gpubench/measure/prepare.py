@@ -134,14 +134,16 @@ class Plan:
 class Prepared:
     """A call that is checked and warm: its ``case`` is final.
 
-    ``work`` is declared and counted; ``uncounted`` is the reason why it couldn't be counted. ``given`` holds the inputs
-    as they were before the first call, which took ``first_s`` (compiling included); ``expected`` is the reference that
-    its result passed. ``call_s`` and ``round_s``: seconds of a warm call, and of a round of one call with its setup;
-    ``before``: the machine's counters before them.
+    ``again`` repeats the call with its arguments, unless each call needs a setup. ``work`` is declared and counted;
+    ``uncounted`` is the reason why it couldn't be counted. ``given`` holds the inputs as they were before the first
+    call, which took ``first_s`` (compiling included); ``expected`` is the reference that its result passed. ``call_s``
+    and ``round_s``: seconds of a warm call, and of a round of one call with its setup; ``before``: the machine's
+    counters before them.
     """
 
     plan: Plan
     call: Call
+    again: Callable[[], Any] | None
     case: Case
     data_dtype: str | None
     work: Work
@@ -205,7 +207,9 @@ class Preparation:
         if self._counted is None:
             self._count(call, real=True)  # not the first call, which may prepare what the others need
         seen = self._work, self._counted, self._uncounted, check, expected, given, before
-        return Prepared(plan, call, self.case, self._data_dtype, *seen, first_s, call_s, round_s, self._peak_bytes)
+        again = partial(call.function, *call.args, **call.kwargs) if plan.request.setup is None else None
+        named = self.case, self._data_dtype
+        return Prepared(plan, call, again, *named, *seen, first_s, call_s, round_s, self._peak_bytes)
 
     def _call(self) -> tuple[Call, tuple[Device, ...]]:
         """Return the call in its variant, and further devices that it names; the clock waits for all devices."""
@@ -397,8 +401,8 @@ def plan_rounds(prepared: Prepared) -> Share:
     share = Share(partial(plan.next_call, call), plan.clock, 1, collects=plan.declared.collects)
     if not plan.times:
         return share
-    if call.again and plan.repeats and call_s < LONG_CALL:
-        share.latency_s = latency(call.again, plan.clock)
+    if prepared.again and plan.repeats and call_s < LONG_CALL:
+        share.latency_s = latency(prepared.again, plan.clock)
         call_s = min(call_s, share.latency_s)  # the last calls of a short warm-up may have been interrupted
     preset = dataclasses.replace(plan.preset, max_time=budget.SPREAD_S) if plan.spreads else plan.preset
     before_s = None if plan.repeats else prepared.round_s - prepared.call_s
@@ -424,7 +428,7 @@ def _placements(prepared: Prepared, share: Share) -> Iterator[Bound]:
     plan, call, memory = prepared.plan, prepared.call, prepared.plan.home.memory()
     if prepared.case.variant not in ("eager", "autocast"):
         raise Uncopyable(f"it is run as {prepared.case.variant}")
-    if call.again is None or plan.flush is not None or plan.declared.writing:
+    if not plan.repeats or plan.declared.writing:
         raise Uncopyable("its data are prepared for each round, or overwritten")
     if prepared.given and prepared.given.changed():
         raise Uncopyable("the call changes what it uses")

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ..devices import EIGHT_BITS, Device, Load
@@ -88,11 +87,6 @@ class Call:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     function: Any = None
-
-    @property
-    def again(self) -> Callable[[], Any] | None:
-        """Repeats the call with the same arguments; None where each call needs a setup."""
-        return None if self.request.setup is not None else partial(self.function, *self.args, **self.kwargs)
 
 
 def _flops_of(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:

@@ -353,7 +353,7 @@ class Recorder:
         """Return a benchmark's result without long samples and parameters. Raises RunFileError if no reader would
         accept it, which would make the other results unreadable."""
         benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
-        if not self._whole:
+        if not self._whole:  # else the session that takes it over does so
             given = benchmark.get("params") or {}
             benchmark["params"] = {name: _brief(value) for name, value in given.items()} or None
             benchmark["param"] = _brief(benchmark.get("param"))
@@ -361,8 +361,8 @@ class Recorder:
             if ours and "data" in benchmark["stats"]:
                 ours |= percentiles(benchmark["stats"]["data"], ours["processes"])
                 benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
-        with beginning("its result"):
-            result_of("", json.loads(json.dumps(benchmark)), {})
+            with beginning("its result"):
+                result_of("", json.loads(json.dumps(benchmark)), {})
         return benchmark
 
     def finish(self, code: int) -> None:

@@ -64,17 +64,19 @@ def probes(monkeypatch):
         (7e-4, None, {}, 95, 3),
         (3e-3, None, {}, 67, 1),
         (1e-5, None, {"min_time": 0.004}, 50, 400),
-        (1e-5, None, {"max_time": 5.0}, 1000, 500),  # no more rounds, but longer ones
+        (1e-5, None, {"max_time": "5"}, 1000, 500),  # no more rounds, but longer ones; pytest-benchmark takes texts
         (0.1, None, {}, 5, 1),  # the fewest rounds
         (1.0, None, {}, 3, 1),  # as many as the budget allows
         (9.0, None, {}, 1, 1),
+        (0.1, None, {"processes": 9}, 2, 1),  # of several processes each has at least two
         (1e-5, 0.0, {}, 1000, 1),
         (1e-5, 0.02, {}, 10, 1),
         (1e-5, 1.0, {}, 2, 1),
     ],
 )
 def test_one_rule_plans_the_rounds(call_s, before_s, given, rounds, calls):
-    assert plan(call_s, PRESET_SETTINGS["quick"].adjusted(given), before_s) == (rounds, calls)
+    preset = PRESET_SETTINGS["quick"].adjusted(given).split(given.get("processes", 1))
+    assert plan(call_s, preset, before_s) == (rounds, calls)
 
 
 def planned(rates):

@@ -268,8 +268,8 @@ def test_copies_return_the_pinned_memory_that_they_took_and_where_there_is_none_
     probes.measure_ceilings({host: []}, "smoke", print)
     assert host.returned == [True, True]
     pinned = False
-    moved = probes.transfer([torch.ones(100)], [], host)
-    assert (moved.in_s is None, moved.in_pinned_s) == (False, None)
+    moved = probes.transfer([x := torch.ones(100), x.detach()], [], host)  # of one memory
+    assert (moved.in_bytes, moved.in_s is None, moved.in_pinned_s) == (400, False, None)
 
 
 @pytest.mark.parametrize("preset", ["quick", "full"])

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import json
 import os
+import signal
 import sys
 import tracemalloc
 import types
@@ -79,6 +80,8 @@ SETTINGS = {
     "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts), (1,)),
     "functions torch.neg": attribute(torch, "neg", torch.abs),
     "functions numpy.sort": attribute(numpy, "sort", len),
+    "signal.setitimer ITIMER_REAL": (lambda: any(signal.getitimer(signal.ITIMER_REAL)),
+                                     lambda on: signal.setitimer(signal.ITIMER_REAL, 600 * on), True),
     "switch interval": (sys.getswitchinterval, sys.setswitchinterval, 1.0),
     "priority": (partial(os.getpriority, 0, 0), partial(os.setpriority, 0, 0), 1),
     "tracemalloc": (tracemalloc.is_tracing, lambda on: tracemalloc.start() if on else tracemalloc.stop(), True),
