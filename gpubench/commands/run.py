@@ -17,11 +17,11 @@ from pathlib import Path
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
 from ..runfile.ledger import LEDGER, RUN_FILE, assemble, missing, reached
-from ..runfile.quantities import counted, listed, shorten
+from ..runfile.quantities import counted, estimate_text, listed, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, keep, write
 from ..supervise import process
-from ..supervise.progress import LONGEST, Progress, estimate_text, whole_s
+from ..supervise.progress import LONGEST, Progress, whole_s
 from ..supervise.project import described, project_options, read_project
 from ..supervise.supervisor import Supervisor, Unable, planned, read_run
 from .reading import add_charts, add_expression, chosen, print_ending, write_report

@@ -22,11 +22,10 @@ from pathlib import Path
 from ..errors import UsageError, clean
 from ..report.output import prepare_folder
 from ..runfile.naming import workload_of
-from ..runfile.quantities import counted
+from ..runfile.quantities import counted, estimate_text
 from ..statistics import inference
 from ..supervise.interleave import Interleave, OutOfTime, SameCode, find_environment
 from ..supervise.process import on_signals
-from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
 from .evidence import FALSE_DISCOVERIES, POWER, SUSPICION, Cause, Terms
@@ -176,6 +175,8 @@ class _Session:
         return self._turns.now() - self._began
 
     def _screen(self) -> None:
+        if (SCREENING_PAIRS - 1) * self._turns.pair_s() > self._budget_s:  # an estimate, so the last pair is forgiven
+            raise self._too_short()
         expected = f"about {estimate_text(SCREENING_PAIRS * self._turns.pair_s())} on idle cores"
         _say(f"screening: {SCREENING_PAIRS} pairs of all benchmarks, {expected}")
         while self._pairs < SCREENING_PAIRS and self._measure(SCREEN):

@@ -25,7 +25,7 @@ from ..measure.session import Mode, Session
 from ..runfile.ledger import LEDGER, Event, Ledger, assemble, cut_off, missing, read_ledger, recorded
 from ..runfile.matching import matcher, names_of, nothing_matches
 from ..runfile.naming import numbered, shared_stems
-from ..runfile.quantities import counted, listed, seconds_text
+from ..runfile.quantities import counted, estimate_text, listed
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, without_paths, write
 from ..supervise.process import NO_TESTS
@@ -248,7 +248,7 @@ class Plugin:
             session.items[:] = [item for item in session.items if RANKS not in fixture_names(item)]
         terminal = self.config.pluginmanager.getplugin("terminalreporter")
         if mode is Mode.IN_PYTEST and self.session.collected and terminal:
-            seconds = seconds_text(self.session.estimated_s(self._timed))
+            seconds = estimate_text(self.session.estimated_s(self._timed))
             threads = f"the CPU on {counted(self.session.use_threads(), 'thread')}"
             line = f"{counted(len(self.session.collected), 'benchmark')}, {threads}, about {seconds} on idle cores"
             for text in (line, *self.session.notices):

@@ -49,6 +49,13 @@ def seconds_text(value: float | None) -> str:
     return text(value, "s")
 
 
+def estimate_text(value: float | None) -> str:
+    """Return seconds with two digits, since an estimate has no more: ``270 µs``, ``0.7 s``, ``13 s``."""
+    if value is not None and value >= 60:
+        return seconds_text(value)
+    return f"{value:.2g} s" if value and value >= 0.095 else text(value, "s", 2)
+
+
 def moment_of(words: object) -> datetime | None:
     """The moment of an ISO 8601 text, in UTC where it names no zone; None for anything else."""
     try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import clean
 from ..runfile.ledger import Event, inner
 from ..runfile.matching import shown_name
-from ..runfile.quantities import counted, seconds_text, shorten, text
+from ..runfile.quantities import counted, estimate_text, seconds_text, shorten
 from ..runfile.schema import KEY, OK
 
 if TYPE_CHECKING:
@@ -35,13 +35,6 @@ LONGEST = 120
 def whole_s(first_s: float, processes: int) -> float:
     """Return the seconds of a whole run, with ``first_s`` for cases and ceilings in its first process."""
     return processes * START_S + first_s * (1 + FURTHER * (processes - 1))
-
-
-def estimate_text(value: float | None) -> str:
-    """Return seconds with two digits, since an estimate has no more: ``270 µs``, ``0.7 s``, ``13 s``."""
-    if value is not None and value >= 60:
-        return seconds_text(value)
-    return f"{value:.2g} s" if value and value >= 0.095 else text(value, "s", 2)
 
 
 class Progress:

@@ -266,7 +266,7 @@ def test_the_budget_is_an_upper_bound_and_what_it_leaves_undecided_is_a_warning(
 
 
 def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
-    for budget, pairs in ((20, "1.8"), (5, "0.4")):
+    for budget, pairs, most_s in ((30, "2.7", 30), (20, "1.8", 0), (5, "0.4", 0)):
         machine = Machine()
         code, document, said = compare(machine, f"--budget={budget}", "-o", f"out{budget}")
         assert (code, document) == (2, None)
@@ -274,7 +274,7 @@ def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
             f"--budget allows {pairs} pairs of 11 s, but screening takes 3 and confirming 6: use --budget 152 or "
             in said
         )
-        assert machine.clock_s <= budget
+        assert machine.clock_s <= most_s
 
 
 def test_a_pair_that_was_held_up_is_replaced_and_does_not_count(compare) -> None:

@@ -6,8 +6,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from gpubench.runfile.quantities import estimate_text
 from gpubench.supervise import progress
-from gpubench.supervise.progress import EVERY_S, FURTHER, LONGEST, Progress, estimate_text, whole_s
+from gpubench.supervise.progress import EVERY_S, FURTHER, LONGEST, Progress, whole_s
 
 CASES = [f"case {i}" for i in range(40)]
 CASE_S = 1.0
