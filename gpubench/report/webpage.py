@@ -53,6 +53,8 @@ def webpage(
         maker = f"gpubench {run.version}" * bool(run.version)
         parts = (shorten(name), words.machine(run), maker, run.date, counted(run.processes, "process"))
         runs.append(" · ".join(filter(None, parts)))
+    rest = [*study.named_runs][_MOST_RUNS:]
+    runs += [f"and {listed(rest)}"] * bool(rest)
     return environment.from_string(_asset("page.html")).render(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=version,

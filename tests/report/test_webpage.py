@@ -94,6 +94,16 @@ def test_the_head_names_devices_date_and_versions(suite):
     assert "<title>Benchmark report: Synthetic H, Synthetic</title>" in suite
 
 
+def test_the_head_names_every_machine():
+    text = page(*(run(f"m{i}", cuda=0).bench("a.b", cpu=1.0) for i in range(8)), charts=False)
+    assert (text.count("Synthetic CPU") >= 6, '<p class="muted">and m6, m7</p>' in text) == (True, True)
+
+
+def test_no_line_ends_between_a_sign_and_its_number():
+    one = run().bench("a.x", cpu=(2e-4, 1e-3, 5e-3), flags=("contended",)).bench("a.x", gpu=(1e-6,) * 3)
+    assert "<strong>≥\u00a0" in page(one, charts=False)
+
+
 def test_a_section_that_would_be_empty_is_left_out():
     every = ["answer", "pictures", "by-size", "numbers", "details"]
     assert re.findall(r'<section id="([\w-]+)"', page(sweep("aa.mm", one=sweep()))) == every

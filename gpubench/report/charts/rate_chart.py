@@ -55,7 +55,8 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequen
             setting = plainest_line(several).setting
             panels.append([line for line in several if line.setting == setting])
     panels.sort(key=lambda same: (-max(len(line.points) for line in same), plainness(same[0].items[-1])))
-    by_device = (sorted(same, key=lambda line: study.names.order(line.last)) for same in panels[:MOST_PANELS])
+    by_device = [sorted(same, key=lambda line: study.names.order(line.last)) for same in panels[:MOST_PANELS]]
+    left_out = dict.fromkeys(study.names.of(line.last) for same in by_device for line in same[MOST_CURVES:])
     panels = [same[:MOST_CURVES] for same in by_device]
     if not panels:
         return []
@@ -78,6 +79,7 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequen
     there = {words.name(row.result) for row in rows}
     if missing := [name for name in dict.fromkeys(words.name(row.result) for row in members) if name not in there]:
         note += f"Not drawn (work counted otherwise or unknown): {listed(missing, 3)}. "
+    note += f"Not shown: {listed(left_out)}. " * bool(left_out)
     chart = LinePanels(tuple(drawn), rate.unit, keys(study, used))
     return by_size(study, Figure(name, "time" if timed else "rate", subject, finding, note, chart), used)
 

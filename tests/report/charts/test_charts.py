@@ -165,8 +165,10 @@ def test_the_gpus_come_first_where_a_panel_has_not_room_for_all_devices():
     runs = [run(name, cuda=2, gpu={"label": name}) for name in ("one", "two")]
     for one in runs:
         one.bench("a.x", cpu=1e-3, gpu=1e-4, gpu1=1e-4, n=(10, 100, 1000), flops=1e6, bytes=1e6)
-    (panel,) = plan(*runs)["throughput-own"].chart.panels
+    figure = plan(*runs)["throughput-own"]
+    (panel,) = figure.chart.panels
     assert {curve.role for curve in panel.curves} == {f"accelerator{i}" for i in range(4)}
+    assert "Not shown: Synthetic, 2 threads · one, Synthetic, 2 threads · two." in figure.caption
 
 
 def test_sizes_that_are_texts_have_rows_of_their_own_and_copies_none():
