@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import convert
 
 from ..devices import CPU
+from ..devices.lazy import threadpoolctl
 from ..runfile.quality import library_label, slow_products
 from ..runfile.quantities import SWITCH, text
 from ..runfile.schema import CpuFacts
@@ -77,7 +78,7 @@ def _products_and_warnings(here: dict[str, Any], load: list[float] | None) -> tu
 
 def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Iterator[tuple[str, str, str]]:
     """Yield heading, name and value of each fact that a person wants to know, the most important first."""
-    from ..measure.environment import VARIABLES, absent, shown as shown_of, thread_pools
+    from ..measure.environment import VARIABLES, absent, shown as shown_of
 
     cpu, torch, precision = here["cpu"], here["torch"], here["precision"]
     for device in here["devices"]:
@@ -106,7 +107,7 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")
         yield "torch", "version", _line(torch["version"], built, torch["cudnn"] and f"cuDNN {torch['cudnn']}")
         yield "torch", "CPU code", _line(torch["cpu_capability"], torch["blas"] and f"BLAS {torch['blas']}")
-        pools = [f"{pool['internal_api']} {pool['num_threads']}" for pool in thread_pools()]
+        pools = [f"{pool['internal_api']} {pool['num_threads']}" for pool in threadpoolctl.threadpool_info()]
         yield "torch", "threads", _line(f"{here['threads']}", *pools)
         tf32 = f"TF32 matmul {SWITCH[precision['tf32_matmul']]}, cuDNN {SWITCH[precision['tf32_cudnn']]}"
         yield "torch", "float32", _line(f"matmul precision {precision['float32_matmul'] or 'unknown'}", tf32)

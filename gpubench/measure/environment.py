@@ -131,7 +131,7 @@ def shown(value: str) -> str:
 def _kernels(build: dict[str, Any] | None) -> dict[str, str]:
     """Return the source of each library's products: torch's BLAS and own CPU code, NumPy's BLAS and its kernel."""
     found = {"torch": " ".join(filter(None, (build["blas"], build["cpu_capability"])))} if build else {}
-    pools = [pool for pool in thread_pools() if pool.get("user_api") == "blas"]
+    pools = [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
     for pool in sorted(pools, key=lambda pool: "numpy" not in pool["filepath"].lower())[:1]:  # SciPy may bring another
         found["numpy"] = " ".join(filter(None, (pool["internal_api"], pool.get("architecture"))))
     return found
@@ -240,8 +240,3 @@ def restoring_threads() -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(threads)
-
-
-def thread_pools() -> list[dict[str, Any]]:
-    """The thread pools loaded in this process, as threadpoolctl describes them."""
-    return list(threadpoolctl.threadpool_info())

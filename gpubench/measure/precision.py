@@ -131,14 +131,13 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     return graph if variant == "graph" else autocast
 
 
-def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
-    """Return the call wrapped by ``torch.compile`` in one of its modes (``None``: its default); it compiles at its
-    first call."""
+def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call wrapped by ``torch.compile``; it compiles at its first call."""
     config: Any = getattr(torch.compiler, "config", None)
     if not hasattr(config, "force_disable_caches"):  # torch 2.8 and older
         config = importlib.import_module("torch._inductor.config")
     torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
     config.force_disable_caches = True  # and whatever lies on disk
     if isinstance(call, torch.nn.Module):
-        return torch.compile(call, mode=mode)  # type: ignore[no-any-return]
-    return torch.compile(lambda *args, **kwargs: call(*args, **kwargs), mode=mode)
+        return torch.compile(call)  # type: ignore[no-any-return]
+    return torch.compile(lambda *args, **kwargs: call(*args, **kwargs))
