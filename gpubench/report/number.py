@@ -194,7 +194,7 @@ class Start:
         places = {
             StartKind.NOT_UP_TO: f"up to {self.size}",
             StartKind.EVERY: f"at {self.kind}",
-            StartKind.UNSURE: f"from which size is {self.doubt}",
+            StartKind.UNSURE: f"from a size that is {self.doubt}",
         }
         negation, also = "not" * (self.kind is StartKind.NOT_UP_TO), "and at some smaller sizes" * self.also_below
         words = filter(None, (negation, verb, places.get(self.kind, self.place), also))

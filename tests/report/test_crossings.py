@@ -62,7 +62,7 @@ def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1():
 
 
 UP = (0.5, 2.0, 4.0)
-FROM = "faster from which size is unknown"
+FROM = "faster from a size that is unknown"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_beside_other_programs_table_and_file_know_the_same(cpu, kind, told):
     (row,), (crossing,) = reading.crossovers(study), study.crossings
     assert (row["kind"], row["crossover"] is None, str(crossing.start)) == (kind, kind != "crosses", told)
     if told == str(Sign.UNSURE):
-        assert crossing.start.sentence() == "faster from which size is unknown (machine busy)"
+        assert crossing.start.sentence() == "faster from a size that is unknown (machine busy)"
 
 
 @pytest.mark.parametrize(

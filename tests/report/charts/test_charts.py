@@ -277,7 +277,7 @@ def axes_of(figure):
         (lambda: settings_of(1e7), "Synthetic H not faster up to n = 10⁵", [], None),
         (lambda: crossing(noisy=(1,)), "Synthetic H faster from n = 10⁵ at the latest", [], None),
         (lambda: crossing(noisy=(2,)), "Synthetic H faster from n = 10⁶ at the latest", [], None),
-        (lambda: crossing(noisy=(3,)), "Synthetic H faster from which size is unknown (too noisy)", [], None),
+        (lambda: crossing(noisy=(3,)), "Synthetic H faster from a size that is unknown (too noisy)", [], None),
         (lambda: with_copies(), "Synthetic H faster from n = 1024 at the latest, with copies from n ≈ 300",
          [300], "1× at n ≈ 300 with copies"),
     ],
