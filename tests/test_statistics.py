@@ -77,8 +77,6 @@ def test_ratios_of_equal_and_of_absurd_values():
     [
         (lambda: intervals.median_interval([1.0]), "two values"),
         (lambda: intervals.ratio_interval([1.0, 2.0], [1.0]), "two values"),
-        (lambda: inference.crossover_interval([1, 10], [[1.0], [2.0]], [[1.0], [1.0]], paired=True), "two processes"),
-        (lambda: inference.pooled_variance([1.0], [2.0]), "three in all"),
     ],
 )
 def test_too_few_values_have_no_interval(call, needs):
@@ -191,12 +189,6 @@ def test_pooled_test_is_students():
         np.log(one).mean() - np.log(two).mean(), math.sqrt(variance * (1 / 3 + 1 / 4)), freedom
     ).interval()
     assert (ratio.low, ratio.high) == pytest.approx((math.exp(both.low), math.exp(both.high)))
-
-
-def test_pooled_test_without_scatter():
-    assert student_p([2.0, 2.0], [1.0, 1.0]) == 0.0
-    assert student_p([1.0, 1.0], [2.0, 2.0]) == 1.0
-    assert student_p([1.0, 1.0], [1.0, 1.0]) == 0.5
 
 
 @pytest.mark.parametrize(("prior", "scale", "own"), [(4.0, 0.01, 4), (20.0, 1.0, 8), (2.0, 1e-4, 2)])

@@ -22,11 +22,10 @@ LEVEL = 0.98
 _PLACES, _SLOPES, _SLOPES_TRIED = 400, (0.1, 5.0), 24
 """A speedup grows with the size to these powers: from where both devices are alike to a launch against a product."""
 _BENT = 0.5  # standard deviation of a gain from the line, over its distance from one
-_SURE = 0.999  # no measurement is trusted more, because its error isn't exactly normal
 
 
 class Point(NamedTuple):
-    """A measured size: the logarithm of the speedup, and its standard error."""
+    """A measured size: the logarithm of the speedup, and its standard error, above 0."""
 
     size: float
     gain: float
@@ -35,8 +34,7 @@ class Point(NamedTuple):
     @property
     def faster(self) -> float:
         """The probability that the speedup is above one."""
-        sure = float(ndtr(self.gain / self.error)) if self.error > 0 else float(self.gain > 0)
-        return min(max(sure, 1 - _SURE), _SURE)
+        return float(ndtr(self.gain / self.error))
 
 
 class Crossing(NamedTuple):
