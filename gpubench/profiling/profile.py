@@ -206,7 +206,7 @@ def segments(
         yield from ((*each, into) for each in loose)
         loose.clear()
         if sign == "+":
-            evaluates = key not in train if region == DATA else evaluates and region not in (BACKWARD, OPTIMIZER)
+            evaluates = key not in train if region == DATA else evaluates and region != BACKWARD
             stack.append(region)
         elif region in stack:  # it also closes regions that an exception left open
             del stack[len(stack) - 1 - stack[::-1].index(region) :]

@@ -181,7 +181,7 @@ class Script:
         from ..measure.work import watched
 
         groups = getattr(self.watcher.optimizer, "param_groups", ())
-        groups = [each for each in groups if not each.get("foreach", True) and not each.get("fused")]
+        groups = [each for each in groups if each.get("foreach", True) is None and not each.get("fused")]
         if groups and self.profile.optimizer_launches:
             for group in groups:
                 group["foreach"] = True

@@ -73,7 +73,10 @@ REFUSED = [
     ("compare run.json run.json --threshold 5", "write 5% or 0.05"),
     ("compare run.json run.json --format xml", "invalid choice"),
     ("compare run.json run.json --allow seed", "invalid choice"),
-    *((f"compare run.json run.json {word} 9", "for --interleave") for word in ("--paths", "-o", "--budget", "--pairs")),
+    *(
+        (f"compare run.json run.json {word} 9", "for --interleave")
+        for word in ("--paths", "-o", "--budget", "--pairs", "--seed")
+    ),
     ("compare run.json run.json -k x", "no benchmark matches 'x': choose from a.fast, a.slow"),
     ("compare run.json empty.json", "empty.json: benchmarks: expected a benchmark, found none"),
     ("compare --interleave PYTHON PYTHON --pairs 2", "--pairs must be 6 or more"),

@@ -10,17 +10,21 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import psutil
 import pytest
 
 from gpubench.commands import profile as command
 from gpubench.commands.cli import main
-from gpubench.profiling.profile import Profile, Step
+from gpubench.commands.run import _has_tests
+from gpubench.profiling.profile import PARTS, Profile, Step
 
 LOOP = """
 import os, subprocess, sys, torch
 torch.set_num_threads(1)
 subprocess.Popen(["sleep", "300"])
+if os.path.isdir("/dev/shm"): open(f"/dev/shm/torch_{os.getpid()}_1_0", "w").close()
+print(os.getpid())
 weight = torch.ones(4, requires_grad=True); optimizer = torch.optim.SGD([weight], 0.1)
 try:
     while True:
@@ -52,8 +56,9 @@ def test_script_is_ended_as_if_switched_off_and_nothing_is_left(tmp_path):
     assert f"runs train.py in {tmp_path} until its steps are measured" in done.stderr
     assert not (tmp_path / "best.pt").exists()
     lines = done.stdout.splitlines()
-    assert lines[1].startswith("train.py: ")
-    assert len(lines) <= 26
+    assert not [*Path("/dev/shm").glob(f"torch_{lines[0]}_*")]
+    assert lines[2].startswith("train.py: ")
+    assert len(lines) <= 27
     assert max(map(len, lines)) <= 80
     content = json.loads((tmp_path / "out.json").read_text())
     assert content["step"]["mark"] == "SGD"
@@ -130,6 +135,35 @@ def test_several_runs_give_the_one_in_the_middle_and_the_interval_of_their_means
     assert several.step.low_s < 0.9 < 1.1 < several.step.high_s
 
 
+@pytest.fixture
+def ended(tmp_path, monkeypatch):
+    """The environments that scripts got, which end measured, with code 3, on a GPU unless that is hidden."""
+    environments = []
+
+    def run(words, environment):
+        environments.append(environment)
+        made = Profile("a.py", device="cpu" if environment else "cuda", gpu="L4", parts=dict.fromkeys(PARTS, 0.25))
+        made.step = Step("", "call", 6, 1.0 if environment else 0.5, 0.4, 1.1)
+        Path(json.loads(words[-1])["result"]).write_bytes(msgspec.json.encode(made))
+        return 3
+
+    monkeypatch.setattr(command, "_run", run)
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").write_text("")
+    return environments
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "environments"),
+    [(["--to-the-end"], 3, [{}, command.HIDDEN]), (["--device", "cpu"], 0, [command.HIDDEN])],
+)
+def test_exit_code_of_a_measured_script_that_runs_without_the_gpu_too(option, code, environments, ended):
+    assert main(["profile", *option, "--json", "out.json", "a.py"]) == code
+    assert ended == environments
+    measured = json.loads(Path("out.json").read_text())["measured"]
+    assert measured == ({"L4": [0.4, 0.5, 1.1]} if len(ended) > 1 else {})
+
+
 def test_a_process_that_ignores_signals_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "FAREWELL_S", 0.3)
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); open('ready', 'w'); time.sleep(300)"
@@ -158,6 +192,8 @@ def test_run_names_profile_for_a_file_without_tests(tmp_path, monkeypatch, capfd
     assert main(["run", "train.py"]) == 2
     assert "train.py has no benchmarks: gpubench profile train.py" in capfd.readouterr().err
     assert not os.path.exists("out")
+    Path("train_test.py").write_text("raise SystemExit('executed')\n")
+    assert _has_tests(Path("train_test.py"))  # pytest collects it by its name
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")

@@ -62,6 +62,7 @@ def test_rarest_regular_optimizer_marks_a_step(critics):
     assert profile.mark_of(cycle * 5) == "net"
     assert profile.mark_of([*(cycle * 5), "critic"]) == "net"
     assert profile.mark_of(["rare", *["net"] * 20]) == "net"
+    assert profile.mark_of(["critic", "net", "net", "critic", "net"]) == "net"  # a scaler skipped a step
     assert profile.mark_of(["train"] * 5 + ["held"] * 3, rarest=False) == "train"
 
 
@@ -105,6 +106,7 @@ def test_bound_isnt_exceeded_by_any_gpu():
             step_s = data_s + own_s + max(0.6 * host_s, gpu_s)
         assert profile.least_s(parts, alone_s, workers) <= step_s * (1 + 1e-12)
     assert profile.least_s(parts | {profile.DATA: 1.0, profile.PYTHON: 0.0, "host": 0.0}, None, 0) == 1.0
+    assert profile.least_s(dict.fromkeys(parts, 0.0) | {profile.DATA: 1.0}, 0.5, 0) == 0.5
 
 
 def test_host_time_is_that_between_operators_without_the_profilers_cost():
@@ -113,6 +115,9 @@ def test_host_time_is_that_between_operators_without_the_profilers_cost():
     parts = split_host(plain, 4, [(0.0, 10.0, step)], ([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], 3), TRAIN)
     assert parts["host"] == pytest.approx(2.0 + 4.0 + 3 * DISPATCH_S)
     assert (parts[profile.FORWARD], parts["backward"]) == pytest.approx((2.0 - 2 * DISPATCH_S, 2.0 - DISPATCH_S))
+    shorter = plain | {"backward": 6.0 - 6e-6}  # the profiler took 2 µs an event
+    parts = split_host(shorter, 4, [(0.0, 10.0, step)], ([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], 3), TRAIN)
+    assert parts["host"] == pytest.approx(2.0 + 4.0 + 3 * (DISPATCH_S - 2e-6), abs=1e-9)
 
 
 def test_host_time_of_a_traced_step_of_half_the_length_counts_twice():

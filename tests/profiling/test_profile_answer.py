@@ -212,3 +212,12 @@ def test_a_loader_that_is_slower_alone_leaves_no_bound_below_one():
     profile.loaders = [LoaderFacts("train.py:1", 2, False, 0.02)]
     assert done(profile).bound == 1
     assert {gpu.speedup[1] for gpu in profile.gpus} == {1.0}
+
+
+def test_data_are_loaded_beside_the_gpus_work_unless_a_call_waits_for_it():
+    waits = made((Operators("product", 20, 4e12, 1e7),), data=10, forward=9000)
+    beside = copy.deepcopy(waits)
+    waits.waits = [Place("item", "train.py:1")]
+    (low, high), (soonest, latest) = (done(profile, "L4").gpus[0].step_s for profile in (waits, beside))
+    assert soonest == pytest.approx(low - 10 * MS)
+    assert latest == high

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gpubench.profiling import script
-from gpubench.profiling.profile import Profile
+from gpubench.profiling.profile import LoaderFacts, Profile
 from gpubench.profiling.watcher import BATCH, CALLED, STEPPED, WENT_BACK, Plan, Watcher, line_of
 
 PLAN = Plan(steps=6, steps_s=0.0, warm=3, warm_s=0.0, most_warm=4, most_s=1e9, patient_s=1000.0)
@@ -55,6 +55,12 @@ def test_an_optimizer_that_exists_is_waited_for():
     evaluation = watched(DATA, FORWARD, optimizers=1)
     assert not evaluation.timed
     assert watched(DATA, FORWARD, optimizers=1, plan=Plan(6, 0.0, 3, 0.0, 4, patient_s=20.0)).timed
+    assert watched(OPTIMIZER, optimizers=1).timed
+
+
+def test_long_steps_are_timed_five_times():
+    watcher = watched(BACKWARD, OPTIMIZER, plan=Plan(6, 0.0, 3, 0.0, 4, most_s=1.0, fewest=5))
+    assert len(watcher.steps()) == 5
 
 
 def test_a_better_event_starts_again():
@@ -200,3 +206,53 @@ def test_the_start_of_a_loader_is_waiting_for_data():
     profile.split(watcher.steps(), by_rule=False)
     assert profile.parts["data"] > 100
     assert profile.parts["python"] < 10
+
+
+class Loader(torch.utils.data.DataLoader):
+    """Two workers that have made four batches; each further one takes 10 ms of a clock."""
+
+    seconds = 0.0
+
+    def __iter__(self):
+        for i in range(60):
+            self.seconds += 0.01 * (i > 4)
+            yield i
+
+
+def test_a_loader_alone_is_timed_after_the_batches_that_it_made_in_advance(monkeypatch):
+    loader, train = Loader([0], num_workers=2), frozenset({"train"})
+    watched = script.Script(os.devnull, ["train.py"], to_the_end=True)
+    watched.stop()
+    monkeypatch.setattr(script.time, "perf_counter", lambda: loader.seconds)
+    watched.watcher.loaders, watched._train = {"train": (loader, "train.py:1")}, train
+    watched.profile.loaders = [LoaderFacts("train.py:1", 2, False)]
+    watched._alone()
+    assert watched.profile.loaders[0].alone_s == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("foreach", "launches"), [(None, range(1, 9)), (False, [100])])
+def test_launches_of_an_optimizer_are_those_of_all_tensors_at_once_unless_the_script_forbids_it(foreach, launches):
+    weights = [torch.ones(2, requires_grad=True) for _ in range(20)]
+    sum(weight.sum() for weight in weights).backward()
+    watched = script.Script(os.devnull, ["train.py"], to_the_end=True)
+    watched.stop()
+    watched.watcher.optimizer = torch.optim.SGD(weights, 0.1, momentum=0.9, foreach=foreach)
+    watched.watcher.optimizer.step()  # makes its state
+    watched.profile.optimizer_launches = 100
+    watched._foreach()
+    assert watched.profile.optimizer_launches in launches
+
+
+def test_a_function_that_makes_one_step_has_a_profile(capsys):
+    weight = torch.ones(64, 64, requires_grad=True)
+
+    def step():
+        (torch.ones(10, 64).to("cpu") @ weight).square().sum().backward()
+        return weight.grad.sum().item()
+
+    profile = script.profile(step, steps=5, gpus=["L4"])
+    assert (profile.step.rank, profile.step.mark, profile.step.n) == ("line", "one call", 5)
+    assert (profile.copied_bytes, [place.call for place in profile.waits]) == (2560, ["item"])
+    assert (profile.parts["backward"] > 0, profile.launches > 4, profile.lost) == (True, True, {})
+    assert profile.gpus[0].gpu == "L4"
+    assert capsys.readouterr().out.startswith("step(): ")
