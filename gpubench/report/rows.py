@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -14,10 +14,10 @@ from msgspec import structs
 
 from ..errors import RunFileError, clean
 from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Reason, judge
-from ..runfile.matching import KINDS, is_expression, matcher, names_of, nothing_matches, unmatched_words
+from ..runfile.matching import KINDS, matcher, names_of, nothing_matches, unmatched_words
 from ..runfile.quality import Utilisation, most, utilisation
 from ..runfile.quantities import listed, shorten
-from ..runfile.schema import MOST_NAMES, Case, Parallel, Process, Result, Run, Scalar, Times
+from ..runfile.schema import MOST_NAMES, Parallel, Process, Result, Run, Scalar, Times
 from ..statistics.intervals import Interval, median_interval
 from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, State, seconds, share
 
@@ -249,8 +249,7 @@ def too_noisy(low: float, high: float) -> bool:
 def rows_of(runs: Sequence[Run]) -> list[Row]:
     """Return all benchmarks of all runs. Raises RunFileError for more names of parameters than a table holds.
 
-    If several versions wrote the files, a workload's kind and title stand in the first file that has one. Names of
-    the user's own tests leave out the parameters that all of them share; the sizes of expressions were asked for.
+    If several versions wrote the files, a workload's kind and title stand in the first file that has one.
     """
     results = [result for run in runs for result in run.results]
     if len(params := {name for result in results for name in result.params}) > MOST_NAMES:
@@ -259,8 +258,6 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
         )
     workloads = grouped(results, lambda result: result.workload)
     sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
-    tests = (result for result in results if not result.kind and not is_expression(result.workload))
-    shared = _shared_params({(test.id, test.device, test.implementation): test for test in tests}.values())
     common = {
         (workload, name): next(filter(None, values), "")
         for workload, members in workloads.items()
@@ -273,23 +270,10 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
         on_cpu_alone = not any(device.accelerator for device in (*run.machine.devices, *of_run))
         for result in run.results:
             workload, size = result.workload, sizes[result.workload] or result.size
-            more: dict[str, object] = {of: common[workload, of] for of in ("kind", "title") if (workload, of) in common}
-            if left_out := shared.get(workload, frozenset()) - {size}:
-                more["shared"] = left_out
+            more = {of: common[workload, of] for of in ("kind", "title") if (workload, of) in common}
             renamed = structs.replace(result, **more) if more else result
             rows.append((Measured if result.times else Row)(run, name, renamed, size, on_cpu_alone))
     return rows
-
-
-def _shared_params(cases: Collection[Case]) -> dict[str, frozenset[str]]:
-    """Return by workload the parameters that are equal in all its benchmarks on each device with several."""
-    counts = Counter((case.workload, case.device) for case in cases)
-    several = {workload for (workload, _), count in counts.items() if count > 1}
-    values = {(case.workload, name, case.device, repr(value)) for case in cases for name, value in case.params.items()}
-    distinct = Counter(value[:3] for value in values)
-    varied = {key[:2] for key, count in distinct.items() if count > 1}
-    names = {key[:2] for key in distinct if key[0] in several} - varied
-    return {workload: frozenset(name for own, name in names if own == workload) for workload, _ in names}
 
 
 def matching_rows(rows: Sequence[Row], expression: str) -> list[Row]:

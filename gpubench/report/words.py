@@ -79,8 +79,7 @@ def settings(case: Case, without: Collection[str | None] = ()) -> list[str]:
     """Return the words of :func:`setting` as a list."""
     variant = case.variant * (case.variant != "eager" and "variant" not in without)
     words = case.dtype * ("dtype" not in without), variant, f"cache {case.cache}" * (case.cache not in ("", "hot"))
-    left_out = {*without, *getattr(case, "shared", ())}
-    return [*filter(None, words), *(parameter(key, v) for key, v in case.params.items() if key not in left_out)]
+    return [*filter(None, words), *(parameter(key, v) for key, v in case.params.items() if key not in without)]
 
 
 def benchmark(case: Case) -> str:

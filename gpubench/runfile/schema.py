@@ -456,15 +456,13 @@ class Raised(Struct, frozen=True, gc=False):
 
 class Result(Measurement, frozen=True, gc=False):
     """A benchmark and its outcome: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
-    ``flags`` are of all its processes, each name once; ``shared`` are parameters that its name leaves out in tables and
-    pictures, as all benchmarks of its workload share them."""
+    ``flags`` are of all its processes, each name once."""
 
     status: str = OK
     reason: str | None = None
     times: Times | None = None
     flags: tuple[Raised, ...] = ()
     fullname: str = ""
-    shared: frozenset[str] = frozenset()
 
     @property
     def case(self) -> Case:

@@ -118,17 +118,3 @@ def test_benchmarks_are_named_apart_wherever_their_long_names_differ():
     ]
     for names in ([words.benchmark(row.result) for row in study.rows], labels):
         assert len(set(names)) == len(names) == 8
-
-
-def test_parameters_that_are_equal_in_all_cases_of_a_test_are_left_out_of_names_alone():
-    one = run(processes=1).bench("own.sort", cpu=1.0, n=8, limit=100).bench("own.sort", cpu=1.0, n=64, limit=100)
-    one.bench("own.one", cpu=1.0, n=8, limit=100).bench("time.a @ b", cpu=1.0, n=8)
-    one.bench("time.a @ b", cpu=1.0, n=8, dtype="float64").bench("matmul.square", cpu=1.0, n=8)
-    names = ["own.sort float32, n=8", "own.sort float32, n=64", "own.one float32, n=8, limit=100", "a @ b float32, n=8"]
-    for expression, labels in (
-        (None, [*names, "a @ b float64, n=8", "matmul.square float32, n=8"]),
-        ("n=64", names[1:2]),
-    ):
-        study = study_of(one, expression=expression)
-        assert [words.benchmark(row.result) for row in study.rows] == labels
-        assert all("limit=100" in row.result.id for row in study.rows if "own." in row.result.id)
