@@ -175,7 +175,7 @@ def _job(run: Run, group: Sequence[Result], ways: Sequence[Result], flags: Seque
         next((each.work.operators for each in first if each.work.operators), ()),
     )
     copies = next((each.transfer for each in first if each.transfer), None)
-    library = library_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
+    library = library_label(fastest.implementation) * (fastest.implementation != named.implementation)
     form = fastest.params.get(FORM)
     how = [] if form in (None, named.params.get(FORM)) else [str(form)]
     other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
@@ -254,6 +254,8 @@ def _missing(job: Job, card: Gpu) -> str:
         return f"the table lacks a figure of the {card.name} that it needs" if job.dtype else untyped
     if not job.case.implementation:  # a plain suite
         return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"
+    if job.case.implementation != "torch":
+        return f"FLOPs of {library_label(job.case.implementation)} aren't counted: write it in PyTorch for an estimate"
     uncounted = f"gpubench couldn't count the FLOPs of this call{f' ({job.uncounted})' * bool(job.uncounted)}"
     own = is_expression(job.case.workload)
     return uncounted + ": say gpubench.declare(flops=…, nbytes=…) before it" * (not own)

@@ -86,6 +86,12 @@ def test_the_fastest_way_of_the_cpu_is_what_a_gpu_has_to_beat(run, capsys):
     assert 1 < float(row["probably_low"]) < float(row["probably_high"]) < float(row["at_most"])
 
 
+def test_a_benchmark_of_numpy_alone_has_no_other_way(estimated):
+    (row,), shown = estimated(measured().bench("time.np.dot(x, y)", numpy=1.0), "--gpu", "L4")
+    assert (row["cpu_way"], "‡" in shown) == ("", False)
+    assert "FLOPs of NumPy aren't counted: write it in PyTorch" in shown
+
+
 def test_hot_and_cold_caches_are_two_benchmarks(estimated):
     one = product(product(measured(), 4096, cpu=1.0), 4096, cpu=2.0, cache="cold")
     assert [float(row["cpu_s"]) for row in estimated(one, "--gpu", "L4")[0]] == [1.0, 2.0]
