@@ -122,12 +122,12 @@ class Rates:
     def estimate(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
         """Return the least seconds of one call, and the rate that they follow from in words; ``None`` and an empty text
         if neither FLOPs nor bytes are known."""
-        seconds, basis = None, ""
+        needs = []
         for amount, unit, of_dtype in ((work.bytes, "B", ""), (work.flops, "FLOP", dtype)):
-            if amount and (seconds is None or amount / self.rate(device, of_dtype) > seconds):
+            if amount:
                 rate = self.rate(device, of_dtype)
-                seconds, basis = amount / rate, f"{text(amount, unit)} at {text(rate, f'{unit}/s')}"
-        return seconds, basis
+                needs.append((amount / rate, f"{text(amount, unit)} at {text(rate, f'{unit}/s')}"))
+        return max(needs, default=(None, ""))
 
 
 def require(
@@ -142,12 +142,12 @@ def require(
     needed = f"{seconds_text(seconds)}{setup}"
     allowed = f"{FEWEST_ROUNDS} must fit in {seconds_text(preset.budget)}"
     full = FEWEST_ROUNDS * round_s <= PRESET_SETTINGS["full"].budget and preset.name != "full"
-    longer = " or use --preset full" * full
+    longer = " or use the preset full" * full  # pytest, the commands and Python spell the option each in its way
     if busy:
         remedy = f"close other programs{longer}, then run again"
         raise OverBudget(f"too slow on a busy machine: a call takes {needed} ({why}); {allowed}: {remedy}")
     remedy = f"make the {'setup' if setup else 'call'} smaller{longer}"
-    raise OverBudget(f"too slow for --preset {preset.name}: one call takes {needed} ({why}); {allowed}: {remedy}")
+    raise OverBudget(f"too slow for the preset {preset.name}: one call takes {needed} ({why}); {allowed}: {remedy}")
 
 
 def plan(call_s: float, preset: Preset, before_s: float | None = None) -> tuple[int, int]:

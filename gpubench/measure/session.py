@@ -214,7 +214,7 @@ class Session:
             accelerators = [choice.device for choice in chosen if choice.device and choice.device.accelerator]
             for device in accelerators:
                 if reason := device.lacks("float32"):
-                    raise UsageError(f"{device}: {reason}; --device cpu measures without it")
+                    raise UsageError(f"{device}: {reason}; choose the device cpu to measure without it")
             for name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"):
                 if accelerators and (value := os.environ.get(name, "0")) not in ("", "0"):
                     why = "makes each launch wait for its work, which no program does"

@@ -93,13 +93,13 @@ def test_a_probe_that_other_programs_disturbed_is_repeated_and_removes_no_benchm
 
 QUICK = "in 3.00 s: make the call smaller"
 SLOW = [
-    ("quick", 8.0, {}, f"one call takes 8.00 s (seen in warm-up); 3 must fit {QUICK} or use --preset full"),
+    ("quick", 8.0, {}, f"one call takes 8.00 s (seen in warm-up); 3 must fit {QUICK} or use the preset full"),
     ("quick", 12.0, {}, f"one call takes 12.0 s (seen in warm-up); 3 must fit {QUICK}"),
     ("full", 12.0, {}, "one call takes 12.0 s (seen in warm-up); 3 must fit in 30.0 s: make the call smaller"),
     ("quick", 10.7, {"busy": True},
      "a call takes 10.7 s (seen in warm-up); 3 must fit in 3.00 s: close other programs, then run again"),
     ("quick", 8.0, {"busy": True}, "a call takes 8.00 s (seen in warm-up); 3 must fit in 3.00 s: close other programs"
-     " or use --preset full, then run again"),
+     " or use the preset full, then run again"),
     ("quick", 10.7, {"setup_s": 12.0},
      "one call takes 10.7 s, its setup 12.0 s (seen in warm-up); 3 must fit in 3.00 s: make the setup smaller"),
 ]  # fmt: skip

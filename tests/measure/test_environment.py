@@ -294,7 +294,7 @@ class TestSwitches:
         ("lacks", "blocking", "refused"),
         [
             # Without its rows a run would look like one on a machine without a GPU.
-            ("this build has no kernels for it", "", "virtual:0: this build has no kernels for it; --device cpu"),
+            ("this build has no kernels for it", "", "virtual:0: this build has no kernels for it; choose"),
             (None, "1", "CUDA_LAUNCH_BLOCKING=1 makes each launch wait"),
             (None, "0", None),
             (None, "", None),

@@ -185,7 +185,7 @@ def test_a_case_that_may_just_fit_ends_with_a_first_call_that_says_no(virtual, m
     monkeypatch.setattr(VirtualMachine, "launch", lambda *given: made.append(launch(*given)))
     _, run = virtual(LAUNCH.replace("1e-3", "2.0"), "--gpubench-preset=smoke", skipped=1)
     (row,) = run["gpubench"]["unmeasured"]
-    says = "on a busy machine: a call" if busy else "for --preset smoke: one call"
+    says = "on a busy machine: a call" if busy else "for the preset smoke: one call"
     assert row["reason"].startswith(f"too slow {says} takes 2.00 s (seen in ")
     assert ("first call" in row["reason"]) == (calls == 1)
     assert len(made) == calls
