@@ -34,20 +34,23 @@ def read_runs(paths: Iterable[str | Path], samples: bool = True) -> Iterator[Run
     """Read results files, journals, and folders of results files at any depth, in the order given.
 
     Where a run was interrupted, or has no results file, its journal is read, and how far it got is printed on stderr. A
-    copy of a file counts once. Without ``samples`` runs have none: a thousand runs' don't fit in memory. Raises
-    UsageError for a path without a run, RunFileError for a file that can't be trusted, and if no file has a benchmark.
+    copy of a file counts once, as does a file beside its journal. Without ``samples`` runs have none: a thousand runs'
+    don't fit in memory. Raises UsageError for a path without a run, RunFileError for a file that can't be trusted, and
+    if no file has a benchmark.
     """
-    known: dict[bytes, Path] = {}
+    known: dict[bytes | Path, Path] = {}
     empty = True
     for path in map(Path, paths):
         for run in _runs_at(path, samples):
             empty = empty and not run.results
-            if (first := known.setdefault(run.digest, run.path)) is run.path:
-                yield run
+            place, shown = run.path.resolve(), run.path if path.is_dir() else path
+            if first := known.get(run.digest) or known.get(place):
+                print(clean(f"gpubench: {shown} holds the run of {first}: counted once"), file=sys.stderr)
             else:
-                print(clean(f"gpubench: {run.path} is a copy of {first}: counted once"), file=sys.stderr)
+                known |= {run.digest: shown, place: shown}
+                yield run
     if known and empty:
-        files = listed(map(str, known.values()), MOST_NAMED)
+        files = listed(dict.fromkeys(map(str, known.values())), MOST_NAMED)
         raise RunFileError(f"{files}: benchmarks: expected a benchmark, found none")
 
 

@@ -138,6 +138,9 @@ def test_an_interrupted_run_is_judged_as_a_whole_one_is(tmp_path, capsys):
     (run,) = runs.read_runs([path])
     assert (run.contended, [result.status for result in run.results]) == (True, ["ok"])
     assert capsys.readouterr().err == ""
+    writer.write(tmp_path / "run.json", ledger.assemble(events))
+    assert len([*runs.read_runs([tmp_path / "run.json", path])]) == 1
+    assert "run.ledger.jsonl holds the run of " in capsys.readouterr().err
 
 
 def test_peaks_that_are_measured_again_at_the_end_replace_the_first_ones():
