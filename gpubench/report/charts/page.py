@@ -83,7 +83,7 @@ class Page:
     ``box`` is the room of the panels in points: left, top, width and height."""
 
     def __init__(self, figure: Figure, theme: str) -> None:
-        self.theme, self.titles, self._ids, self.swatches = theme, dict[str, str](), count(), list[Any]()
+        self.theme, self.titles, self._ids = theme, dict[str, str](), count()
         heads = (
             (_lines(figure.title, TITLE, bold=True), TITLE, "text", "bold"),
             (_lines(figure.subtitle, NORMAL), NORMAL, "muted", "normal"),
@@ -108,8 +108,7 @@ class Page:
             looks |= {"ncols": columns, "bbox_to_anchor": place, "handlelength": 1.8, "columnspacing": 1.6}
             legend = self.canvas.legend([*handles], [key.label for key in keys], **looks)
             legend.set_gid(f"{AROUND}-{next(self._ids)}")
-            self.swatches = legend.legend_handles
-            for handle in self.swatches:
+            for handle in legend.legend_handles:
                 handle.set_gid(f"{KEY}-{next(self._ids)}")
 
     def ink(self, role: str) -> str:

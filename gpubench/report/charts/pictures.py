@@ -122,11 +122,9 @@ def drawn(figures: Iterable[Figure], prefix: str = "p") -> tuple[list[Drawing], 
             label = f'role="img" aria-label="{html.escape(figure.title)}"'
             roles = {key.role for key in keys if key.look in ("line", "mark", "bar")} - {"muted"}
             roles = roles if len(roles) > 1 else set()
-            swatches = whole.split(f'<g id="{KEY}-')[1:]
-            legend = [
-                (key.label, key.role * (key.role in roles), _swatch(*drawn, page, ids))
-                for key, *drawn in zip(keys, swatches, page.swatches, strict=True)
-            ]
+            handles = [handle for legend in page.canvas.legends for handle in legend.legend_handles]
+            swatches = [_swatch(*of, page, ids) for of in zip(whole.split(f'<g id="{KEY}-')[1:], handles, strict=True)]
+            legend = [(key.label, key.role * (key.role in roles), of) for key, of in zip(keys, swatches, strict=True)]
             made.append(Drawing(figure, svg, _element(panels, page, ids, page.box, label), legend))
         except Exception as error:
             failed.append(_failure(f"picture {figure.name}", error))

@@ -306,14 +306,6 @@ def test_the_label_of_a_line_without_its_largest_size_is_its_last_value():
     assert plan(crossing(noisy=(0, 1, 2, 3)), kinds=("speedup",)) == {}
 
 
-def test_a_busy_machine_leaves_hollow_points_and_stars():
-    figure = speedup(crossing(flags=("contended",), rounds=50))
-    (curve,) = curves(figure)
-    assert curve.label == "9.1×* data stays"
-    assert all(point.flagged and not point.limit for point in curve.points)
-    assert "Hollow or with *: noisy" in figure.caption
-
-
 def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines():
     figure = speedup(crossing(noisy=(3,)))
     points = [point for curve in curves(figure) for point in curve.points]
@@ -381,6 +373,8 @@ def test_panels_of_dtypes_are_of_one_setting_which_the_title_names():
     figure = speedup(one)
     assert [*panels(figure)] == ["float32", "float64"]
     assert figure.title.startswith("a.b, width=4: speedup of ")
+    times = [(panel.title, len(panel.curves)) for panel in plan(one)["time-own"].chart.panels]
+    assert times == [("float32, width=4", 2), ("float64, width=4", 2)]
 
 
 def test_two_libraries_of_one_device_are_both_named():
