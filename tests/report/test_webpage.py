@@ -177,6 +177,7 @@ def test_without_a_gpu_and_numpy_a_picture_by_size_shows_the_time():
     tags = Tags(page(one))
     assert "mine.a" in tags.all("div", "id")
     assert "mine.a: time per call by size" in tags.text
+    assert "Of the other benchmarks" not in tags.text
 
 
 def test_what_is_missing_stands_as_its_column_does():
