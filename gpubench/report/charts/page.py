@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, pairwise
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -23,9 +23,6 @@ from ...runfile.quantities import text
 from ..number import SECONDS, raised, size_text
 from ..words import together
 from .theme import MARK_SHAPES, colour
-
-if TYPE_CHECKING:
-    from .layouts import LinePanels, NamedRows, StackedBars
 
 PX = 0.75
 """Points in a pixel of the page."""
@@ -51,6 +48,21 @@ class Key(NamedTuple):
     look: str = "line"
 
 
+class Chart(Protocol):
+    """The content of a figure: plain data that draws itself."""
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The entries of the legend."""
+
+    @property
+    def height(self) -> float:
+        """Pixels of the panels."""
+
+    def draw(self, page: Page) -> None:
+        """Draw the panels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One picture and the words around it: the title names the subject, the subtitle the finding.
@@ -65,7 +77,7 @@ class Figure:
     title: str
     subtitle: str
     caption: str
-    chart: LinePanels | NamedRows | StackedBars
+    chart: Chart
     rank: float = 0
     default: bool = True
     notice: str = ""
