@@ -102,7 +102,7 @@ def test_runs_in_folders_of_their_own_and_copies(save, tmp_path: Path, shown) ->
     document = json.loads(document)
     assert code == 1
     assert document["cases"][1]["processes"] == {"base": 6, "new": 9}
-    assert f"{copied} is a copy of {run}: counted once" in told
+    assert f"{copied} holds the run of {run}: counted once" in told
     assert any(note.startswith(f"on both sides: {shared}") for note in document["notes"])
 
 
