@@ -38,6 +38,11 @@ def set_terms(benchmark: Any, **terms: Any) -> None:
         setattr(benchmark, f"_{name}", value)
 
 
+def switch_on(config: pytest.Config) -> None:
+    """Switch pytest-benchmark on again if a test has switched it off."""
+    config._benchmarksession.disabled = False  # type: ignore[attr-defined]
+
+
 def timer_of(benchmark: Any) -> Any:
     """Return the timer of pytest-benchmark's fixture; None if the fixture is another plugin's."""
     return getattr(benchmark, "_timer", None)

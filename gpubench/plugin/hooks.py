@@ -31,7 +31,7 @@ from ..runfile.writer import fit, keep, without_paths, write
 from ..supervise.process import NO_TESTS
 from . import STATE, recorder as outcomes
 from .demo import Demo
-from .fixtures import RANKS, Plain, calibrate_plain, timer_of
+from .fixtures import RANKS, Plain, calibrate_plain, switch_on, timer_of
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
 from .plain_process import begin_plain
 from .settings import launched, mode_of, read_settings
@@ -304,6 +304,8 @@ class Plugin:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Determine the case and give it its device's clock, before pytest-benchmark makes its fixture."""
         names, session = fixture_names(item), self.session
+        if session.times:
+            switch_on(self.config)
         if "gpubench" in names or ("benchmark" in names and session.times):
             case = self._cases[item.nodeid]
             if "gpubench" in names:

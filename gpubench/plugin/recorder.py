@@ -199,7 +199,9 @@ def outcome_of(error: BaseException) -> tuple[str, str]:
         return "skipped", f"torch.compile: {no_compiler[0]}"
     if "Python.h: No such file" in text or (_FAILED_BUILD.search(text) and not _HEADER.exists()):
         return "skipped", "torch.compile needs Python.h: install python3-dev (Debian) or python3-devel (Fedora)"
-    place = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    notes = getattr(error, "__notes__", ())  # a user's error may have anything there
+    texts = [" ".join(text_of(note).split()) for note in notes] if isinstance(notes, list) else []
+    place = "".join(f" ({text})" for text in texts)[:100]
     return "error", f"{kind}: {text}"[: LONGEST_REASON - len(place)] + place
 
 
@@ -338,8 +340,6 @@ class Recorder:
             try:
                 result = {} if stats is None else self._sound(stats)
                 why = "skipped", "the test measured nothing"
-                if getattr(attempt.benchmark, "disabled", False):
-                    why = "error", "not timed: a test has switched pytest-benchmark off for the whole session"
             except Exception as error:
                 why = _spoilt(error)
             if not result:

@@ -157,6 +157,8 @@ class Follower:
         """The events added since the last call; a line not yet complete is left for the next."""
         if self._file is None and self._path.exists():
             self._file = self._path.open("rb")
+        if self._file and os.fstat(self._file.fileno()).st_size < self._file.tell():
+            self.unreadable = self.unreadable or "it was cut off"
         for line in iter(lambda: self._file.readline(LONGEST_LINE) if self._file else b"", b""):
             if self._file and not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                 self._file.seek(-len(line), os.SEEK_CUR)

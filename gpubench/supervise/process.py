@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     the options added here, for a project through ``options``, see :func:`.project.project_options`."""
     suite_folder = suite()
     # -P: a folder named gpubench in the working folder is another, and would be imported instead
-    arguments = [python, "-P", "-m", "gpubench.supervise.child", "-p", "gpubench.plugin"]
+    arguments = [python, "-P", "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "benchmark"]
     if all(Path(path.split("::")[0]).is_relative_to(suite_folder) for path in paths):
         # A configuration file found by walking up from site-packages would belong to another project.
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
@@ -102,13 +103,14 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
     """How a measuring process ended, and why: ``finished`` if it wrote its last event, ``lingering`` if it was killed
-    although all its benchmarks had ended. ``case`` is the one that was being measured, ``failure`` the reason that
-    pytest gave in the journal."""
+    although all its benchmarks had ended, ``unreadable`` because of its journal. ``case`` is the one that was being
+    measured, ``failure`` the reason that pytest gave in the journal."""
 
     code: int
     finished: bool = False
     lingering: bool = False
     interrupted: bool = False
+    unreadable: bool = False
     case: str | None = None
     status: str = "crashed"
     reason: str = ""
@@ -142,7 +144,7 @@ def run_process(
                 alive = True
                 while alive:
                     alive = child.poll() is None  # asked before the events are read: the last ones must not be missed
-                    for event in follower.events():
+                    for event in takewhile(lambda _: not follower.unreadable, follower.events()):
                         watch.note(event)
                         on_event(event)
                     output.trim()
@@ -265,7 +267,8 @@ class _Watch:
             reason = f"its journal can't be read, perhaps because json was changed: {self._follower.unreadable}"
         if rank := self._reports.get("rank"):
             status, reason = rank["status"], rank["reason"]
-        return ProcessEnd(code, bool(finish), self._lingering, self.interrupted, self._case, status, reason, failure)
+        ended = bool(finish), self._lingering, self.interrupted, bool(self._follower.unreadable)
+        return ProcessEnd(code, *ended, self._case, status, reason, failure)
 
 
 def signal_or_code(code: int) -> str:

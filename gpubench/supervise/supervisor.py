@@ -143,7 +143,8 @@ class Supervisor:
             how = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={self._ranks['count']}", "--no-python"]
             command = [*launcher, *how, *launcher, *command[4:]]
         ended = process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
-        if self.lock and self.events and not self.has_journal():  # turns of a comparison have no folder of theirs
+        lost = ended.unreadable or not self.has_journal()
+        if self.lock and self.events and lost:  # turns of a comparison have no folder of theirs
             self._write_again()
         self.interrupted = ended.interrupted
         if self.interrupted:
@@ -177,10 +178,12 @@ class Supervisor:
         return False
 
     def _write_again(self) -> None:
-        """Write the journal, which a test has removed or replaced, from the events that are here."""
-        self._say(f"{self.ledger} has gone while it was measured: written again")
+        """Write the journal, which a test has changed or removed, from the events that are here."""
+        self._say(f"{self.ledger} was changed or removed while it was measured: written again")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if self.has_journal():
+                self.ledger.unlink()
             keep([self.ledger] if os.path.lexists(self.ledger) else [])
         except (OSError, UsageError) as error:
             raise Unwritten(f"{self.ledger}: can't be written: {getattr(error, 'strerror', error)}") from None

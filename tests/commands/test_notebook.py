@@ -64,6 +64,7 @@ PEOPLE_TRY = {
     "too much memory in the call": ("a = randn(3)", "a.expand(10**13, 3).clone()", "one tensor would need 120 TB"),
     "a wrong name": ("a = randn(3)", "a.smu()", "AttributeError: 'Tensor' object has no attribute 'smu'"),
     "an error in the setup": ("a = 1 / 0", "a + 1", "ZeroDivisionError: division by zero (in the setup)"),
+    "a long error in the setup": ("a = 1; raise ValueError('x' * 999)", "a + 1", "xxx (in the setup)"),
 }
 
 

@@ -199,7 +199,14 @@ def test_ours(gpubench, benchmark):
     benchmark.extra_info["gpubench"]["processes"][0]["median_s"] = 0.0
 class Exits(Exception):
     def __str__(self): raise SystemExit
+class Noted(Exception):
+    __notes__ = 3
 def test_exits(benchmark): raise Exits
+def test_odd_notes(benchmark): raise Noted
+def test_long_note(benchmark):
+    error = ValueError("x")
+    error.add_note("n\\n" * 999)
+    raise error
 @pytest.mark.parametrize("data", [list(range(100_000))])
 def test_sound(benchmark, data): benchmark(sum, data)
 def test_our_sound(gpubench): gpubench.declare(check=False)(abs, 1)
@@ -213,6 +220,8 @@ def test_a_result_that_nobody_could_read_costs_its_test_alone_and_says_why(bench
     assert len(run["benchmarks"][0]["params"]["data"]) == 2000  # data in a parameter would fill the file
     reasons = {row["name"].partition("[")[0]: row["reason"] for row in run["gpubench"]["unmeasured"]}
     assert reasons.pop("test_exits") == "Exits: Exits that has no text"
+    assert reasons.pop("test_odd_notes") == "Noted: Noted"
+    assert reasons.pop("test_long_note") == f"ValueError: x ({'n ' * 49}"
     assert {reason.partition(": ")[0] for reason in reasons.values()} == {"the result can't be kept"}
     said = {
         "test_negative": "RunFileError: its result: stats.min: expected a number >= 0.0",

@@ -136,6 +136,7 @@ def test_output_on_another_file_system_under_names_beyond_ascii_and_a_home_that_
     reached = os.access(other, os.W_OK) and other.stat().st_dev != folder.stat().st_dev
     out = (other if reached else inner) / f"o ü t {os.getpid()}"
     changes = {"TERM": "dumb", "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TMPDIR": str(folder)}
+    changes["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     changes |= dict.fromkeys(HOMES, "/nonexistent")
     try:
         done = gpubench(inner, "-o", str(out), "--machine=Größe 測", **changes)
@@ -223,22 +224,29 @@ def test_a_log_that_a_test_removes_or_replaces_by_a_pipe_costs_the_log(tmp_path,
 def test_a_results_folder_that_a_test_removes_costs_nothing_measured(tmp_path, does):
     source = f"import os, shutil\ndef test_it(benchmark):\n    benchmark(len, [])\n    {does}\n"
     ran = measure(tmp_path, source + "".join(LEN.replace("it", str(i)) for i in range(4)), "--processes=1")
-    assert "run.ledger.jsonl has gone while it was measured: written again" in ran.err
+    assert "run.ledger.jsonl was changed or removed while it was measured: written again" in ran.err
     assert ran.statuses == dict.fromkeys(["it", "0", "1", "2", "3"], "ok")
     ends = [each["fullname"] for each in read_ledger(tmp_path / "out/run.ledger.jsonl") if each["event"] == "end"]
     assert len(ends) == len(set(ends)) == 5  # none was measured twice
 
 
-@pytest.mark.parametrize("kind", ["folder", "link"])
-def test_a_journal_that_a_test_replaces_is_written_again(tmp_path, kind):
-    other = "os.mkdir(path)" if kind == "folder" else "os.symlink(os.path.abspath('mine.txt'), path)"
+@pytest.mark.parametrize(
+    ("does", "status"),
+    [
+        ("os.unlink(path); os.mkdir(path)", "ok"),
+        ("os.unlink(path); os.symlink(os.path.abspath('mine.txt'), path)", "ok"),
+        ("os.truncate(path, 10)", "error"),  # its own result was cut off
+        ("open(path, 'a').write('{\"event\": ')", "error"),
+    ],
+)
+def test_a_journal_that_a_test_replaces_is_written_again(tmp_path, does, status):
     source = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    path = 'out/run.ledger.jsonl'\n"
-    source += f"    os.unlink(path)\n    {other}\n" + LEN.replace("it", "other")
+    source += f"    {does}\n" + LEN.replace("it", "other")
     (tmp_path / "mine.txt").write_text("mine")
-    ran = measure(tmp_path, source, "--processes=1")
-    assert "run.ledger.jsonl has gone while it was measured: written again" in ran.err
-    assert ran.statuses == {"it": "ok", "other": "ok"}
-    assert len(read_ledger(tmp_path / "out/run.ledger.jsonl")) == 8
+    ran = measure(tmp_path, source, "--processes=1", code=int(status == "error"))
+    assert "run.ledger.jsonl was changed or removed while it was measured: written again" in ran.err
+    assert ran.statuses == {"it": status, "other": "ok"}
+    assert [each["event"] for each in read_ledger(tmp_path / "out/run.ledger.jsonl")].count("end") == 2
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 

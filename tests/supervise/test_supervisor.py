@@ -155,6 +155,7 @@ def child(tmp_path, monkeypatch):
 
 
 START = "ledger.add_event('start', process=0, fullname='a', name='a', case={})"
+NEXT = "ledger.add_event('start', process=0, fullname='b', name='b', case={})"
 SESSION = "ledger.add_event('session', process=0, cases=['a'], fingerprint={}, machine_info={}, gpubench={})"
 END = "ledger.add_event('end', process=0, fullname='a', status='error')"
 FINISH = "ledger.add_event('finish', process=0, code=4)"
@@ -173,6 +174,8 @@ ENDS = {
     "last line": ("print('..\\nlast words\\n.', flush=True); os._exit(3)", {"reason": "exited with 3: last words"}),
     "fatal error": ("print('Fatal Python error: A\\nThread 1:\\n  File x', flush=True); os._exit(3)",
                     {"reason": "exited with 3: Fatal Python error: A"}),
+    "unreadable": (f"{START}; open('ledger', 'a').write('{{'); {END}; {NEXT}; {HANG}",
+                   {"case": "a", "status": "error", "unreadable": True}),
     "a log that was cut": (f"print('x\\n' * 10_000, flush=True); {START[:-1]}, said=20_001); time.sleep(0.5);"
                            " print('last words', flush=True); os._exit(3)", {"reason": "exited with 3: last words"}),
 }  # fmt: skip
