@@ -235,7 +235,7 @@ def screen(profile: Profile) -> list[str]:
     for first in (cause for cause in advice[:1] if cause.name != "computes"):
         says = f"{first.says}. " * (first.says not in lead[0])
         lead, advice = [*lead, f"First: {says}{first.next}"], advice[1:]
-    words = [f"{cause.says[0].upper()}{cause.says[1:]}. {cause.next}" for cause in advice]
+    words = [f"{cause.says[0].upper()}{cause.says[1:]}. {cause.next}".rstrip() for cause in advice]
 
     def wrapped(*texts: str) -> Iterator[str]:
         for each in texts:

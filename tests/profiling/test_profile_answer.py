@@ -102,6 +102,8 @@ def test_a_step_that_computes_says_so():
     profile = done(made(work, 850, python=0.2, host=14, forward=4000, backward=7100, optimizer=690))
     assert screen(profile)[0].endswith(": it computes") or "it computes" in screen(profile)[1]
     assert "products are 100% of 1e+03 GFLOP" in " ".join(screen(profile))
+    profile.launches, profile.gpus = None, []
+    assert "1e+03 GFLOP. A step: " in " ".join(screen(done(profile)))
     for gpu in profile.gpus:
         assert gpu.step_s[0] < gpu.step_s[1]
 
