@@ -165,6 +165,11 @@ class Profile(Struct):
         return min(self.step.batches * fmean(timed), self.mean_s) if timed and self.step else None
 
     @property
+    def loading_s(self) -> float:
+        """Seconds of a step that loading takes at least: workers load beside the step, and it waits for the rest."""
+        return (self.workers and self.alone_s) or self.parts[DATA]
+
+    @property
     def own_s(self) -> float:
         """Seconds of own Python; 0 if they are unknown."""
         return self.parts[PYTHON] if self.traced else 0.0
@@ -240,14 +245,12 @@ def mean_interval(steps_s: Sequence[float], cycle: int = 1) -> Interval:
     """Return the mean of two or more steps with a 95 % interval, from the means of at most 8 blocks of whole cycles:
     with k workers of a loader each k-th step waits. If neighbouring steps depend on each other, the interval is at
     least as wide as for an AR(1) series with their correlation."""
-    cycles = math.ceil(LEAST_BLOCK / cycle) * cycle
-    count = min(MOST_BLOCKS, len(steps_s) // cycles)
+    count = min(MOST_BLOCKS, len(steps_s) // (math.ceil(LEAST_BLOCK / cycle) * cycle))
     if count < LEAST_BLOCKS:  # too few for blocks of several steps
-        cycles, count = 1, min(MOST_BLOCKS, len(steps_s))
-    size = len(steps_s) // count // cycles * cycles
-    last = steps_s[len(steps_s) - count * size :]
-    means = [fmean(last[i * size : (i + 1) * size]) for i in range(count)]
-    mean, half = fmean(means), quantile(count - 1) * stdev(means) / math.sqrt(count)
+        cycle, count = 1, min(MOST_BLOCKS, len(steps_s))
+    edges = (i * len(steps_s) // count // cycle * cycle for i in range(count + 1))
+    means = [fmean(steps_s[begin:end]) for begin, end in pairwise(edges)]
+    mean, half = fmean(steps_s), quantile(count - 1) * stdev(means) / math.sqrt(count)
     if (rho := correlation(steps_s)) > CORRELATED:
         independent = len(steps_s) * (1 - rho) / (1 + rho)
         half = max(half, quantile(max(1, int(independent) - 1)) * stdev(steps_s) / math.sqrt(independent))

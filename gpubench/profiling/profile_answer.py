@@ -7,6 +7,7 @@ forward, 4 to 7 ms on fast GPUs).
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import textwrap
@@ -120,8 +121,10 @@ def _joined(profile: Profile, host: Span, gpu: Span, loading: float) -> Span:
 def _of_host(profile: Profile, gpu: OnGpu | None) -> Iterator[Cause]:
     """Yield the causes that stay on the host: waiting for data, and own Python."""
     step_s, waiting_s, alone_s, own_s = profile.mean_s, profile.parts[DATA], profile.alone_s or 0.0, profile.own_s
-    half_s = 0.5 * gpu.step_s[1] if gpu else float("inf")
-    short = waiting_s > half_s or (gpu is not None and alone_s > step_s / gpu.without_waiting[0])
+    half_s, bare_s = (
+        (0.5 * gpu.step_s[1], (step_s - waiting_s) / gpu.without_waiting[0]) if gpu else (math.inf, math.inf)
+    )
+    short = alone_s > bare_s or (waiting_s > half_s and not profile.workers)
     if profile.loaders and (waiting_s >= LARGE * step_s or short):
         items, workers = profile.step and profile.step.items, max(1, profile.workers)
         advice = "Smaller inputs, more workers, or decoding on the GPU."
@@ -135,10 +138,10 @@ def _of_host(profile: Profile, gpu: OnGpu | None) -> Iterator[Cause]:
                 advice += f": {many:,.0f} processes, smaller inputs, or decoding on the GPU" if many > 1.5 else more
             advice = f"The loader alone makes {rate:,.0f} rows/s in {counted(workers, 'process')}{advice}."
         advice += f" It loads mostly at {profile.lines[DATA]}." if DATA in profile.lines else ""
-        says = f"waits for data: num_workers={profile.workers} at {profile.loaders[0].line}"
-        yield Cause(DATA, max(waiting_s, alone_s), f"{waiting_s / step_s:.0%} of a step {says}", advice)
+        says = f"{_share(profile, DATA)}: num_workers={profile.workers} at {profile.loaders[0].line}"
+        yield Cause(DATA, max(waiting_s, alone_s), says, advice)
     if own_s >= LARGE * step_s or own_s > half_s:
-        says = f"{own_s / step_s:.0%} of a step is own Python, without torch"
+        says = f"{_share(profile, PYTHON)}, without torch"
         says += f", mostly at {profile.lines[PYTHON]}" if PYTHON in profile.lines else ""
         yield Cause(PYTHON, own_s, says, "Move it out of the loop, batch it, or do it in another process.")
 
@@ -150,8 +153,9 @@ def _of_gpu(profile: Profile, gpu: OnGpu) -> Iterator[Cause]:
         count = profile.all_launches
         each = f"{count:,} launches of about {sum(host_s) / 2e-6 / max(1, count):.0f} µs"
         says = f"{each} keep {_article(gpu.gpu)} busy for {seconds_text(busy_s)} or less"
-        more = f"A batch up to {min(100.0, host_s[0] / (busy_s or 1e-9)):.0f} times larger costs hardly more"
-        yield Cause("launches", host_s[0], says, f"{more}; torch.compile or a CUDA graph shortens each.")
+        larger = min(100.0, host_s[0] / (busy_s or 1e-9))
+        more = f"A batch up to {larger:.0f} times larger costs hardly more. " * (larger >= 2)
+        yield Cause("launches", host_s[0], says, f"{more}torch.compile or a CUDA graph shortens each.")
     if copies_s > LARGE * gpu.step_s[0]:
         says = f"copies of {profile.copied_bytes / 1e6:,.1f} MB take up to {seconds_text(copies_s)} of a GPU's step"
         says += f" at {profile.copies[0].line}" if profile.copies else ""
@@ -176,6 +180,13 @@ def _work(profile: Profile) -> Iterator[Cause]:
         yield Cause("computes", profile.mean_s, says)
 
 
+def _share(profile: Profile, part: str) -> str:
+    """``49% of a step waits for data``."""
+    seconds = {DATA: profile.loading_s, PYTHON: profile.own_s, HOST: profile.parts[HOST]}[part]
+    loads = part == DATA and profile.workers and profile.alone_s
+    return f"{seconds / (profile.mean_s or 1.0):.0%} of a step {'is loading, beside it' if loads else SHARES[part]}"
+
+
 def _article(gpu: str) -> str:
     return f"{'an' if gpu[0] in 'AHLMR' else 'a'} {gpu}"
 
@@ -187,15 +198,14 @@ def answer(profile: Profile) -> str:
     """Return the first sentence: the limit of the script, or the speedups on GPUs."""
     star, gpus, first = profile.star, profile.gpus, next(iter(profile.causes), Cause("", 0.0, ""))
     if profile.bound is not None and (not gpus or first.name in (DATA, PYTHON)):
-        seconds = profile.parts | {PYTHON: profile.own_s}
+        seconds = profile.parts | {PYTHON: profile.own_s, DATA: profile.loading_s}
         part = max(SHARES, key=lambda part: seconds[part])
         says = f"no GPU makes it more than about {ratio_text(profile.bound)}{star} faster on a host like this one"
         if gpus:
             low, high = min(gpu.speedup[0] for gpu in gpus), max(gpu.speedup[1] for gpu in gpus)
             likely = times_range(low, high, "–")
             says += f" (the GPUs below likely {likely}{star})" * (likely != ratio_text(profile.bound))
-        share = f"{seconds[part] / (profile.mean_s or 1.0):.0%} of a step {SHARES[part]}"
-        says += f": {first.says if first.name == part else share}"
+        says += f": {first.says if first.name == part else _share(profile, part)}"
     elif not gpus:
         says = f"no limit was found, and its time on GPUs is unknown: {profile.unmodelled}"
     elif all(gpu.host_s[0] > gpu.busy_s[1] for gpu in gpus):

@@ -34,7 +34,7 @@ from ..errors import UsageError
 from ..measure.disturbance import disturbed, read_counters
 from ..runfile.quantities import counted
 from .profile import DATA, PYTHON, LoaderFacts, Profile, Step, StepNotes, correlation, mean_interval
-from .watcher import BATCH, LINE, RANKS, SALVAGED, STEPPED, WENT_BACK, Plan, Watcher, frames, line_of
+from .watcher import LINE, RANKS, SALVAGED, STEPPED, WENT_BACK, Plan, Watcher, frames, line_of
 
 ALONE_BATCHES, ALONE_S = 25, 3.0
 """Batches and seconds for which a loader runs alone."""
@@ -136,7 +136,7 @@ class Script:
         mean = mean_interval(seconds, profile.workers or 1)
         batches = sum(n[1:3] == ("-", DATA) and n[3] in train for _, _, notes in steps for n in notes) / len(steps)
         turn = f"one turn of line {self._line}" if self._line else "one call"
-        mark = {LINE: turn, STEPPED: type(watcher.optimizer).__name__, BATCH: "a batch"}.get(watcher.rank, "")
+        mark = {LINE: turn, STEPPED: type(watcher.optimizer).__name__}.get(watcher.rank, "")
         profile.step = Step(
             mark, RANKS[watcher.rank], len(steps), sum(profile.parts.values()), mean.low, mean.high, batches
         )
@@ -321,10 +321,10 @@ def marked(source: str | bytes, line: int) -> ast.Module | None:
 
 
 def switch_off(code: int) -> NoReturn:
-    """End this process without cleaning up, after its streams are flushed."""
-    for stream in (sys.stdout, sys.stderr):
+    """End this process without cleaning up, after its streams are flushed, also those that a script has wrapped."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         with contextlib.suppress(Exception):
-            stream.flush()
+            stream.flush()  # type: ignore[union-attr]
     os._exit(code)
 
 

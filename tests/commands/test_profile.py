@@ -24,7 +24,11 @@ import os, subprocess, sys, torch
 torch.set_num_threads(1)
 subprocess.Popen(["sleep", "300"])
 if os.path.isdir("/dev/shm"): open(f"/dev/shm/torch_{os.getpid()}_1_0", "w").close()
-print(os.getpid())
+class Log:  # as many scripts have one, which also writes a file
+    def __init__(self): self.terminal = sys.stdout
+    def write(self, text): self.terminal.write(text)
+    def flush(self): pass
+sys.stdout = Log(); print(os.getpid())
 weight = torch.ones(4, requires_grad=True); optimizer = torch.optim.SGD([weight], 0.1)
 try:
     while True:

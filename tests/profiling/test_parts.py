@@ -86,6 +86,10 @@ def test_interval_holds_the_mean_of_dependent_steps():
     def workers(count=40, workers=4):
         return [(3.0 if i % workers == 0 else 1.0) * (1 + chance.gauss(0, 0.02)) for i in range(count)]
 
+    for count in range(2, 100):
+        steps, cycle = [chance.random() + i % 7 for i in range(count)], chance.randint(1, 8)
+        interval = profile.mean_interval(steps, cycle)
+        assert interval.low <= sum(steps) / count <= interval.high
     assert coverage(dependent, 1.0, 1)[0] >= 0.88
     assert coverage(lambda: dependent(40, 0.8), 1.0, 1)[0] >= 0.84  # blocks alone hold 0.75
     held, half = coverage(workers, 1.5, 4)

@@ -84,6 +84,11 @@ def test_workers_load_beside_the_step():
     done(other)
     assert other.bound == pytest.approx(1309.7 / 160)
     assert other.gpus[0].step_s == pytest.approx((0.16, 0.16))
+    text = " ".join(screen(other))
+    assert "more than about 8.2× faster" in text
+    assert "12% of a step is loading, beside it: num_workers=4 at train.py:31" in text
+    other.gpus, other.parts["data"], other.loaders[0].alone_s = [], 0.1, 0.001
+    assert "data" not in [cause.name for cause in done(other).causes]
 
 
 def test_host_is_the_limit_of_a_small_network():
