@@ -203,10 +203,11 @@ class Gpubench:
     def finish(self, prepared: Prepared, share: Share) -> Any:
         """Check, probe and record a call whose rounds have been taken, and return its result."""
         times, again = (share.times, share.calls) if self.enabled else ((), 1), prepared.again
-        result = self._benchmark.keep(*times, share.call_once, self.case.workload)
+        call = again or share.call_once
+        result = self._benchmark.keep(*times, call, self.case.workload)
         if share.places:
             share.release()
-            result = share.call_once()  # the last round's may be of a copy
+            result = call()  # the last round's may be of a copy
         elif self.enabled and share.calls == 1:
             result = share.result
         rounds = _end_rounds(prepared, share, result)

@@ -49,16 +49,12 @@ def timer_of(benchmark: Any) -> Any:
 
 
 class PytestRounds:
-    """Keeps rounds that were timed already in pytest-benchmark's table and file."""
+    """Keeps rounds that were timed already in pytest-benchmark's table and file; ``stats`` are their statistics."""
 
     def __init__(self, benchmark: Any) -> None:
         self._benchmark = benchmark
         self.enabled, self.fullname, self.extra_info = benchmark.enabled, benchmark.fullname, benchmark.extra_info
-
-    @property
-    def stats(self) -> Any:
-        """The statistics of the rounds; None before :meth:`keep`."""
-        return self._benchmark.stats
+        self.stats: Any = None
 
     def keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any], group: str) -> Any:
         """Keep the seconds of rounds of so many calls, in this group unless the test names another. Return the result
@@ -71,7 +67,9 @@ class PytestRounds:
             return left.pop()
 
         benchmark._timer, benchmark.group = device_clock, benchmark.group or group
-        return benchmark.pedantic(lambda: None if left else call(), rounds=max(1, len(durations)), iterations=calls)
+        result = benchmark.pedantic(lambda: None if left else call(), rounds=max(1, len(durations)), iterations=calls)
+        self.stats = benchmark.stats
+        return result
 
 
 def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gpubench:
