@@ -241,7 +241,7 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     grid, small = table_of(shown, every), list[str]()
     for part in (grid.note if every else f"{grid.note} {more[:1].upper()}{more[1:]}", *foot(shown, estimates)):
         room = _MOST_LINES - len(small)
-        small += textwrap.wrap(part, width, max_lines=room, placeholder=" … (all: --format csv)") if room else []
+        small += textwrap.wrap(part, width, max_lines=room, placeholder=" …") if room else []
     return [*terminal(grid, width, footnote=False), "", *small]
 
 

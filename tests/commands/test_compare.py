@@ -176,6 +176,8 @@ def test_nothing_in_common_is_three(shown, compared) -> None:
     assert shown(*runs) == (3, "", line)
     code, page, _ = shown(*runs, "--format", "markdown")
     assert (code, page.count(each_has)) == (3, 1)
+    runs[1]["gpubench"]["unmeasured"] = [records.unmeasured(records.case("x.y"), "skipped", "needs a GPU")]
+    assert compared(*runs)[0] == 3
 
 
 def test_two_cases_of_one_name_are_named_and_not_mixed(compared) -> None:
@@ -407,6 +409,10 @@ def test_names_are_those_of_reports_and_can_be_typed(shown, compared) -> None:
     code, document = compared(base, new, "-k", "Sum or typo")
     assert ([case["name"] for case in document["cases"]], code) == (["Sum float32, n=8"], 0)
     assert document["notes"][0] == "-k: nothing matches typo"
+    for run in (base, new):  # a title that two have tells nobody which
+        run["benchmarks"].append(records.benchmark(records.case("b.other", title="Sum"), 1e-3))
+    rows = shown(base, new)[1].partition("\nComparison\n")[2].splitlines()
+    assert {row.split()[0] for row in rows if "float32" in row} == {"a.slow[float32-n=8]", "b.other[float32-n=8]"}
 
 
 def test_without_a_terminal_no_line_is_folded_and_no_name_cut(shown, monkeypatch) -> None:

@@ -90,6 +90,8 @@ def test_a_benchmark_of_numpy_alone_has_no_other_way(estimated):
     (row,), shown = estimated(measured().bench("time.np.dot(x, y)", numpy=1.0), "--gpu", "L4")
     assert (row["cpu_way"], "‡" in shown) == ("", False)
     assert "FLOPs of NumPy aren't counted: write it in PyTorch" in shown
+    both = measured().bench("a.f", cpu=1.0, variant="compile").bench("a.f", numpy=0.5)
+    assert estimated(both, "--gpu", "L4")[0][0]["cpu_way"] == "NumPy, eager"
 
 
 def test_hot_and_cold_caches_are_two_benchmarks(estimated):
@@ -247,7 +249,7 @@ def test_reasons_that_do_not_fit_the_small_print_are_cut_and_not_left_out(save, 
     small = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
     assert len(small) == 6
     assert any(line.startswith("Unknown: own.f0") for line in small)
-    assert small[-1].endswith(" … (all: --format csv)")
+    assert small[-1].endswith(" …")
 
 
 PLAIN = measured().bench("speed.slug", cpu="1 ms", n=None, device="", dtype="", devices=()).data

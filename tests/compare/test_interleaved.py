@@ -216,19 +216,29 @@ def test_threads_that_the_code_of_a_side_sets_are_its_change(compare) -> None:
     assert "other settings: threads 2 → 1" in document["notes"]
 
 
-def test_comparing_the_files_again_says_the_same(compare, tmp_path: Path, capsys) -> None:
+def test_comparing_the_files_again_says_the_same(compare, save, tmp_path: Path, capsys) -> None:
     code, document, _ = compare(Machine(0.03, slower={"w.w3": 1.2, "w.w7": 0.8, "w.w9": 1.06}))
     assert code == 1
     assert {stage.stage for stage in map(read, (tmp_path / "out/new").iterdir())} == {"screen", "confirm"}
     assert main(["compare", str(tmp_path / "out/base"), str(tmp_path / "out/new"), "--format=json"]) == code
     again = json.loads(capsys.readouterr().out)
     assert (again["cases"], again["pairs"]) == (document["cases"], document["pairs"])
+    (tmp_path / "other").mkdir()
+    for path in (tmp_path / "out/new").iterdir():  # of another machine
+        data = json.loads(path.read_text())
+        data["machine_info"]["gpubench"]["devices"][0]["label"] = "Other CPU"
+        save(f"other/{path.name}", data)
+    assert main(["compare", str(tmp_path / "out/base"), str(tmp_path / "other")]) == 2
+    assert "--allow machine" in capsys.readouterr().err
     max((tmp_path / "out/new").iterdir()).unlink()  # as if it had been killed while it wrote a pair
     main(["compare", str(tmp_path / "out/base"), str(tmp_path / "out/new"), "--format=json"])
     count = document["pairs"]
     half = f"half a pair: base has {count} results files, new {count - 1}; --interleave was killed"
-    assert half in json.loads(capsys.readouterr().out)["notes"]
-    assert "holds an earlier comparison: choose another folder" in compare(Machine())[2]
+    halved = json.loads(capsys.readouterr().out)
+    assert (half in halved["notes"], len(halved["cases"])) == (True, len(NAMES))
+    (tmp_path / "killed/turns").mkdir(parents=True)
+    for words_given in ((), ("-o", "killed")):
+        assert "holds an earlier comparison: choose another folder" in compare(Machine(), *words_given)[2]
 
 
 def test_a_side_compared_with_itself_says_what_this_machine_sees(compare, tmp_path: Path) -> None:

@@ -160,6 +160,9 @@ def test_where_runs_drift_more_processes_do_not_help_but_runs_do():
     assert 10 < only.more < 30
     assert only.reason == "too noisy: that whole runs drifted by about 5 % can't be ruled out"
     assert re.match("use --interleave, or about .* more runs per side would detect a change of 5 %", only.advice)
+    random = np.random.default_rng(2)
+    (only,) = judge(drifting(random, CASES[:1], 4), drifting(random, CASES[:1], factor=1.03))
+    assert 18 < only.more < 25  # the side with fewer runs counts
     (only,) = judge(*(drifting(random, CASES[:1], drift=0, factor=factor) for factor in (1, 1.12)), Terms(moved=True))
     assert (only.verdict, only.why) == (INCONCLUSIVE, Reason(Cause.DRIFT, ("5 %",)))  # two machines drift as well
 
