@@ -58,7 +58,8 @@ class Preset:
 
     def adjusted(self, marker: Mapping[str, Any]) -> Preset:
         """Return the preset with the values that a test's ``benchmark`` marker overrides; rounds get no shorter."""
-        given = {key: kind(marker[key]) for key, kind in (("max_time", float), ("min_rounds", int)) if key in marker}
+        kinds: dict[str, Any] = {"max_time": float, "min_rounds": int}
+        given = {key: kind(marker[key]) for key, kind in kinds.items() if key in marker}
         min_time = max(self.min_time, float(marker.get("min_time", 0.0)))
         return dataclasses.replace(self, **given, min_time=min_time)
 

@@ -331,7 +331,7 @@ def _probe(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
 
 def time_plainly(plan: Plan) -> Any:
     """Time a few calls, and nothing else: no probe has raised the thresholds of glibc before. Return a result."""
-    args, kwargs = plan.request.arguments()
+    args, kwargs = plan.arguments()
     function = plan.library.prepared(apply(plan.case.variant, plan.request.function, plan.home), args, kwargs)
     time_for = partial(repeat, lambda: function(*args, **kwargs), Device.now, most=100_000)
     time_for(least=1, seconds=PLAIN_WARM_S)

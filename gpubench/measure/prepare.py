@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -122,9 +122,23 @@ class Plan:
         limit = min(free) // 4 if free else None
         return copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
 
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the arguments of the next call: its ``setup``'s, or else its own. Raises UsageError for both."""
+        request = self.request
+        made = request.setup() if request.setup is not None else None
+        if made is None:
+            return request.args, request.kwargs
+        match made:
+            case (tuple() | list() as args, Mapping() as kwargs):
+                if request.args or request.kwargs:
+                    raise UsageError("setup returns arguments, so the call can't be given others")
+                return tuple(args), dict(kwargs)
+        how = "it returns None, or (args, kwargs) for the call, as ((x,), {})"
+        raise UsageError(f"setup returned a {type(made).__name__}: {how}")
+
     def next_call(self, call: Call) -> Bound:
         """Prepare a round, untimed, by the test's setup and the flush; return its call."""
-        args, kwargs = (call.args, call.kwargs) if self.request.setup is None else self.request.arguments()
+        args, kwargs = self.arguments()
         if self.flush is not None:
             self.flush()
         return call.function, args, kwargs
@@ -206,16 +220,15 @@ class Preparation:
         call_s, round_s = self._warm_up(call, first_s)
         if self._counted is None:
             self._count(call, real=True)  # not the first call, which may prepare what the others need
-        seen = self._work, self._counted, self._uncounted, check, expected, given, before
         again = partial(call.function, *call.args, **call.kwargs) if plan.request.setup is None else None
-        named = self.case, self._data_dtype
-        return Prepared(plan, call, again, *named, *seen, first_s, call_s, round_s, self._peak_bytes)
+        seen = self._data_dtype, self._work, self._counted, self._uncounted, check, expected, given, before
+        return Prepared(plan, call, again, self.case, *seen, first_s, call_s, round_s, self._peak_bytes)
 
     def _call(self) -> tuple[Call, tuple[Device, ...]]:
         """Return the call in its variant, and further devices that it names; the clock waits for all devices."""
         plan, request, function = self.plan, self.plan.request, self.plan.request.function
         _require_finished(function)
-        args, kwargs = request.arguments()
+        args, kwargs = plan.arguments()
         if is_lazy(function, args, kwargs):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(plan.session.settings.seed)
@@ -354,7 +367,8 @@ class Preparation:
         """Count the work of a copy of the call or, if that fails, of a ``real`` one."""
         copied = copied or (self._copy(call) if call.request.setup is None else None)
         ways: list[Callable[..., Counted]] = [partial(count, copied)] if copied else []
-        ways += [partial(count_real, self.plan.request)] if real and self.plan.counts else []
+        if real and self.plan.counts:
+            ways.append(lambda devices: count_real(call.request.function, *self.plan.arguments(), devices))
         for way in ways:
             try:
                 counted = way(self.plan.clock.devices)

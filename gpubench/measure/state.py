@@ -290,9 +290,10 @@ def untraced() -> Iterator[None]:
     """A context in which nothing traces this thread's Python code, which coverage makes several times as slow: neither
     ``sys.settrace`` and ``sys.setprofile`` nor a tool of ``sys.monitoring`` (Python 3.12 and newer). A tracer that
     can't be called, such as ``cProfile``'s object up to Python 3.11, ends."""
+    followers: list[tuple[Any, Any]] = [(sys.settrace, sys.gettrace()), (sys.setprofile, sys.getprofile())]
     monitoring: Any = getattr(sys, "monitoring", None)
     with contextlib.ExitStack() as resumed:
-        for install, follower in ((sys.settrace, sys.gettrace()), (sys.setprofile, sys.getprofile())):
+        for install, follower in followers:
             resumed.callback(install, follower if callable(follower) else None)
             install(None)
         for tool in range(MOST_TOOLS) if monitoring else ():

@@ -65,19 +65,6 @@ class Request:
     threads: int | None = None
     steps: int | None = None
 
-    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return the arguments of the next call: its ``setup``'s, or else its own. Raises UsageError for both."""
-        made = self.setup() if self.setup is not None else None
-        if made is None:
-            return self.args, self.kwargs
-        match made:
-            case (tuple() | list() as args, Mapping() as kwargs):
-                if self.args or self.kwargs:
-                    raise UsageError("setup returns arguments, so the call can't be given others")
-                return tuple(args), dict(kwargs)
-        how = "it returns None, or (args, kwargs) for the call, as ((x,), {})"
-        raise UsageError(f"setup returned a {type(made).__name__}: {how}")
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -161,11 +148,10 @@ def count(copied: CallCopy, devices: Iterable[Device] = ()) -> Counted:
     return seen.counted(copied.function, copied.args, copied.kwargs, result)
 
 
-def count_real(request: Request, devices: Iterable[Device] = ()) -> Counted:
+def count_real(function: Any, args: Any, kwargs: Mapping[str, Any], devices: Iterable[Device] = ()) -> Counted:
     """Return the work of a call that can't be copied, in one more call. Raises :class:`Unmeasurable`."""
-    args, kwargs = request.arguments()
     try:
-        return count(CallCopy(request.function, args, dict(kwargs)), devices)
+        return count(CallCopy(function, args, dict(kwargs)), devices)
     except Exception as error:
         raise Unmeasurable(" ".join(str(error).split())[:150] or type(error).__name__) from error
 

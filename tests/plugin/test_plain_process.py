@@ -50,8 +50,8 @@ def test_the_first_calls_of_a_process_whose_threads_share_a_core_are_no_times(mo
     monkeypatch.setattr(Device, "now", staticmethod(lambda: spent[-1]))
     monkeypatch.setattr(fixture, "apply", lambda variant, function, home: function)
     session, library = Made(plain_s=None), Made(prepared=lambda function, args, kwargs: function)
-    request = Made(function=call, arguments=lambda: ((), {}))
-    fixture.time_plainly(Made(session=session, library=library, request=request, case=Made(variant="eager"), home=None))
+    terms = {"case": Made(variant="eager"), "home": None, "arguments": lambda: ((), {})}
+    fixture.time_plainly(Made(session=session, library=library, request=Made(function=call), **terms))
     assert session.plain_s == pytest.approx(1e-3)
 
 
