@@ -58,6 +58,8 @@ def main(args: argparse.Namespace) -> int:
     options.fill(args, project.options, project.file, "" if args.interleave else "threshold")
     measuring, words = options.given(args), [*options.passed_on(args), *chosen(args), *args.pytest]
     terms = Terms(args.threshold or THRESHOLD)
+    if args.interleave and args.allow:
+        raise UsageError("--allow is for results files: --interleave measures both on one machine")
     if args.interleave:
         from ..compare.interleaved import compare_in_turn
 

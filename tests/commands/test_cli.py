@@ -80,6 +80,7 @@ REFUSED = [
     ("compare run.json run.json -k x", "no benchmark matches 'x': choose from a.fast, a.slow"),
     ("compare run.json empty.json", "empty.json: benchmarks: expected a benchmark, found none"),
     ("compare --interleave PYTHON PYTHON --pairs 2", "--pairs must be 6 or more"),
+    ("compare --interleave PYTHON PYTHON --allow machine", "--allow is for results files"),
     ("compare --interleave /bin/false PYTHON -k none", "base: /bin/false can't measure"),
     ("compare --interleave PYTHON PYTHON --paths test_mine.py -k no_such_case", "base: "),
     *((words, "out: no such file or folder: gpubench run -o out makes one") for words in (
