@@ -34,6 +34,8 @@ from .supervisor import Supervisor, Unable
 
 _PYTHONS = ".tox/measure/bin/python", ".venv/bin/python"
 _PROBE = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))"
+_NO_PEAKS = "--gpubench-no-ceilings"
+"""The option of all turns: peaks take seconds for each device, and no verdict needs them."""
 _PATIENCE_S = 20.0
 """Seconds that a checkout's Python may take to say whether it can measure."""
 _NO_SOURCES = {*INSTALLED, "__pycache__", "node_modules", "build", "dist"}
@@ -312,7 +314,7 @@ class Interleave:
                 state.note(event, self.now())
                 on_event(event)
 
-        words = [*project_options(side.paths, side.folder, self.options), *self.options, *more]
+        words = [*project_options(side.paths, side.folder, self.options), *self.options, _NO_PEAKS, *more]
         terms = side.paths, words, 1, self.deadline_s, note
         supervisor = Supervisor(folder, *terms, interpreter=side.interpreter)
         state.begin(self.now())

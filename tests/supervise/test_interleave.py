@@ -250,7 +250,9 @@ def test_each_side_has_its_own_root_and_the_options_of_its_user(turns: Interleav
     sides = [Environment(name, Interpreter(folder=each.parent), (str(each),)) for name, each in folders.items()]
     Interleave(turns.folder, *sides, ["-q"], 1.0, lambda text: None).collect()
     roots = [f"--rootdir={turns.folder / name}" for name in folders]
-    assert [each.options for each in Fake.made] == [[root, "-p", "mine", "-q"] for root in roots]
+    assert [each.options for each in Fake.made] == [
+        [root, "-p", "mine", "-q", "--gpubench-no-ceilings"] for root in roots
+    ]
 
 
 def installed(site: Path, name: str, file: str, origin: Path | None = None) -> str:
