@@ -33,7 +33,7 @@ _PART = re.compile(r"(?<=\w)([._])(?=[^\W\d])")
 """Where a long name may be broken."""
 _FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 """The files beside the page."""
-_MOST_WARNINGS, _MOST_RUNS, _MOST_NAMES = 3, 6, 4
+_MOST_RUNS, _MOST_NAMES = 6, 4
 
 
 def webpage(
@@ -63,7 +63,7 @@ def webpage(
         title=f"Benchmark report: {listed(devices, _MOST_NAMES)}",
         runs=runs,
         answer=answer,
-        warnings=[warning for warning in answer.warnings if not warning.minor][:_MOST_WARNINGS],
+        warnings=[warning for warning in answer.warnings if not warning.minor],
         answers=answer_tables(answer),
         notes=[note for note in (answer.hint, answer.left_out, *small) if note],
         pictures=pictures,

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import re
 from html.parser import HTMLParser
 
@@ -168,6 +169,14 @@ def test_the_answer_s_benchmarks_have_pictures_by_size_at_addresses_of_their_own
     assert "mine.w3" in addresses
     assert "a-b" in addresses
     assert "gpubench chart out -k NAME" in tags.text
+
+
+def test_a_picture_by_size_is_over_the_first_baseline_of_the_answer():
+    runs = [run(name, gpu={"label": f"GPU {name}"}) for name in ("one", "two")]
+    for one, name in itertools.product(runs, ("a.b", "a.c")):
+        one.bench(name, cpu=1.0, gpu=0.1, n=(1, 2, 4))
+    titles = re.findall("<h3>(.*?)</h3>", page(*runs).partition('id="by-size"')[2])
+    assert titles == ["a.b: speedup of two over one", "a.c: speedup of two over one"]
 
 
 def test_without_a_gpu_and_numpy_a_picture_by_size_shows_the_time():

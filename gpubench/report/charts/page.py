@@ -120,7 +120,7 @@ class Page:
             looks |= {"ncols": columns, "bbox_to_anchor": place, "handlelength": 1.8, "columnspacing": 1.6}
             legend = self.canvas.legend([*handles], [key.label for key in keys], **looks)
             legend.set_gid(f"{AROUND}-{next(self._ids)}")
-            for handle in legend.legend_handles:
+            for handle in filter(None, legend.legend_handles):
                 handle.set_gid(f"{KEY}-{next(self._ids)}")
 
     def ink(self, role: str) -> str:
