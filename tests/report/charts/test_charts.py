@@ -10,7 +10,7 @@ from drawing import drawn, faults, plan, study_of
 from matplotlib.markers import CARETUP
 from test_page import crossing, settings_of
 
-from gpubench.report.charts.layouts import NamedRow, NamedRows, RowMark
+from gpubench.report.charts.layouts import NamedRow, NamedRows, RowMark, stacked_figure
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.selection import facts_of
 from gpubench.report.charts.speedup_chart import speedup_figures
@@ -61,6 +61,17 @@ def test_a_wide_interval_of_a_share_does_not_shorten_the_bars():
     chart = NamedRows(tuple(NamedRow("job", mark.words, (mark,)) for mark in marks), "%")
     (axes,) = drawn(Figure("scaling", "scaling", "Several", "", "", chart)).canvas.axes
     assert axes.get_xlim() == pytest.approx((0, 104))
+
+
+def test_the_parts_of_a_step_stand_beside_each_other():
+    (axes,) = drawn(stacked_figure("about 2×", [("CPU", (1.0, 2.0, 3.0, 4.0), 11.0, "11 s")], "")).canvas.axes
+    assert [patch.get_bbox().intervalx.tolist() for patch in axes.patches] == [
+        [0, 1],
+        [1, 3],
+        [3, 6],
+        [6, 10],
+        [10, 11],
+    ]
 
 
 def test_a_legend_names_what_is_drawn():
