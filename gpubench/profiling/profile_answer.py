@@ -101,7 +101,8 @@ def _on_gpu(profile: Profile, card: Gpu, factor: float | None, floor_s: float) -
     joined, bare = (_joined(profile, (low, high), gpu, loading) for loading in (1.0, 0.0))
     step, rest_s = (max(joined[0], floor_s), max(joined[1], floor_s)), profile.mean_s - profile.parts[DATA]
     speedups = (profile.mean_s / step[1], profile.mean_s / step[0]), (rest_s / bare[1], rest_s / bare[0])
-    return OnGpu(card.name, step, (low, high), *parts, copies, *speedups, card.value("capacity"))
+    rest, optimizer = parts
+    return OnGpu(card.name, step, (low, high), rest, optimizer, copies, *speedups, card.value("capacity"))
 
 
 def _joined(profile: Profile, host: Span, gpu: Span, loading: float) -> Span:

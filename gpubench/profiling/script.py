@@ -31,7 +31,7 @@ import msgspec
 
 from ..devices import CPU
 from ..errors import UsageError
-from ..measure.disturbance import disturbed, read_counters
+from ..measure.disturbance import Counters, disturbed, read_counters
 from ..runfile.quantities import counted
 from .profile import DATA, PYTHON, LoaderFacts, Profile, Step, StepNotes, correlation, mean_interval
 from .watcher import LINE, RANKS, SALVAGED, STEPPED, WENT_BACK, Plan, Watcher, frames, line_of
@@ -68,7 +68,8 @@ class Script:
     ) -> None:  # fmt: skip
         self._result, self._words, self._module, self._to_the_end, self._line = result, words, module, to_the_end, line
         self._path, self.profile, self._plan = os.path.abspath(words[0]), Profile(words[0]), Plan(**plan)
-        self._tasks, self._before, self._process = self._later(), None, os.getpid()
+        self._tasks, self._process = self._later(), os.getpid()
+        self._before: Counters | None = None
         self.watcher = Watcher(self._plan, lambda: next(self._tasks, False))
         self.main: Any = None
         self._began_s, self._said_s = time.monotonic(), 0.0
