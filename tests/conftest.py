@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays: a failed benchmark collects garbage, and of all that would take a quarter of a second."""
+    """Imports stay: a failed benchmark collects garbage, and of all that would take a quarter of a second."""
     gc.freeze()
 
 
@@ -95,7 +95,7 @@ def bench(pytester):
 
 @pytest.fixture
 def virtual(pytester, bench, monkeypatch):
-    """A folder whose pytest knows the kind ``virtual`` with a fresh clock; runs it and gives the run file."""
+    """A folder in which pytest knows the kind ``virtual`` with a fresh clock; runs it and gives the run file."""
     from gpubench.devices import base
     from gpubench.devices.virtual import VirtualDevice, VirtualMachine
 

@@ -4,12 +4,12 @@
 ``torch.get_device_module("fake")`` is then :data:`backend`. A tensor there wraps a CPU tensor and runs every operation
 on it at once, while a queue per device pretends that the work is still under way:
 
-- ``backend.delay_s`` is what each operation adds to its device's queue (default 0). Only what waits for the device
+- ``backend.delay_s`` is each operation's time in its device's queue (default 0). Only a wait for the device
   pays for it: ``synchronize()``, ``item()`` and its like, and copies from and to the CPU unless ``non_blocking``.
-  ``backend.launch_s`` is what each costs the host, ``backend.copy_byte_per_s`` the speed of copies from and to the CPU
+  ``backend.launch_s`` is its cost on the host, ``backend.copy_byte_per_s`` the speed of copies from and to the CPU
   (``None``: as any other operation), at half of that unless the memory is pinned.
-- ``backend.memory_bytes`` is the memory of each device; only what asks how much is free is held to it.
-- ``backend.clock`` is real time, or what :func:`register` is given: a :class:`VirtualClock`.
+- ``backend.memory_bytes`` is the memory of each device; only a question for free memory is held to it.
+- ``backend.clock`` is real time, or the :class:`VirtualClock` given to :func:`register`.
 
 Operations that mix devices raise as on real ones; scalars and indices may come from the CPU. Autograd works on each
 device and across them, autocast for products, convolutions, attention, softmax, norms, sums and losses.
@@ -49,14 +49,14 @@ _AUTOCAST_FLOAT32 = "softmax.int log_softmax.int layer_norm group_norm nll_loss_
 
 
 class VirtualClock(VirtualMachine):
-    """Stands still but for a tick at every reading, and for what is slept, however busy the machine is."""
+    """Stands still but for a tick at every reading, and for sleeps, however busy the machine is."""
 
     def sleep(self, seconds: float) -> None:
         self.time_s += seconds
 
 
 class Backend(types.ModuleType):
-    """What ``torch.get_device_module("fake")`` returns: torch's contract for device modules, and our controls."""
+    """The result of ``torch.get_device_module("fake")``: torch's contract for device modules, and our controls."""
 
     delay_s = 0.0
     launch_s = 0.0
@@ -190,7 +190,7 @@ def _map(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _check_devices(op: Any, args: tuple[Any, ...], inputs: list[DeviceTensor], on_cpu: list[torch.Tensor]) -> None:
-    """Raise where a real device does. Scalars may be on the CPU, and indices; what is written to may not."""
+    """Raise where a real device does. Scalars may be on the CPU, and indices; a target may not."""
     written = args[0] if args and op._schema.arguments[0].is_write else None
     indexing = op._opname in _INDEXING and isinstance(args[0], DeviceTensor)
     strays = [] if indexing else [x for x in on_cpu if x.dim() or x is written]
@@ -200,7 +200,7 @@ def _check_devices(op: Any, args: tuple[Any, ...], inputs: list[DeviceTensor], o
 
 
 def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run one operation on the CPU tensors inside its arguments, and put what comes out on their device."""
+    """Run one operation on the CPU tensors inside its arguments, and put its results on their device."""
     if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
         return op.decompose(*args, **kwargs)  # autograd does this, but inference mode is without it
     inputs: list[DeviceTensor] = []
@@ -247,7 +247,7 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _autocast(op: Any, dtype: torch.dtype | None) -> Callable[..., Any]:
-    """The operation with its inputs converted to a dtype first; None is that of the autocast region."""
+    """The operation with its inputs converted to a dtype first; None: the autocast region's."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         cast = torch.amp.autocast_mode._cast

@@ -1,4 +1,4 @@
-"""Python processes forked from one that has imported what they import, in place of those that :mod:`subprocess` starts.
+"""Python processes forked from one with their imports, in place of the processes that :mod:`subprocess` starts.
 
 Importing torch and pytest takes a core for three seconds, and tests start hundreds of processes that do. A forked one
 has a process group, streams, environment, working folder and end of its own all the same. How a Python is started is
@@ -38,12 +38,12 @@ MODULES = {
     ("-P", "-m", MEASURING): MEASURING, ("-P", "-m", OUR_LAUNCHER): OUR_LAUNCHER, ("-m", LAUNCHER): LAUNCHER,
     ("-m", "pytest"): "pytest", ("-mpytest",): "pytest", ("-P", "-m", EXPRESSIONS): EXPRESSIONS,
 }  # fmt: skip
-"""What may be forked, by the first words after the name of this Python."""
+"""Modules that may be forked, by the first words after the name of this Python."""
 _started = subprocess.Popen
 
 
 class Forked:
-    """``python -m MODULE WORDS`` with the methods of a ``Popen``; what it prints is appended to files."""
+    """``python -m MODULE WORDS`` with the methods of a ``Popen``; its output is appended to files."""
 
     def __init__(
         self, module: str, words: Sequence[str], streams: tuple[str, str], folder: str, environment: Mapping[str, str]
@@ -60,7 +60,7 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        """As of a ``Popen``: that of the signal that ended it is negative."""
+        """As of a ``Popen``: negative for a signal."""
         return self._process.exitcode
 
     def poll(self) -> int | None:
@@ -116,7 +116,7 @@ def _printed(
 
 @contextlib.contextmanager
 def instead() -> Iterator[None]:
-    """Within: what starts one of MODULES gets a fork."""
+    """Within: a start of one of MODULES gets a fork."""
 
     def popen(arguments: Any, **how: Any) -> Any:
         words = [arguments] if isinstance(arguments, str) else [os.fspath(word) for word in arguments]
@@ -137,7 +137,7 @@ def instead() -> Iterator[None]:
 
 
 def _run(module: str, words: list[str], streams: tuple[str, str], folder: str, environment: dict[str, str]) -> None:
-    """In the fork: what a Python does that is started, then the module."""
+    """In the fork: the start of a Python, then the module."""
     gc.freeze()  # a collection of what is shared would copy all of it
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the forked process ends with the tests

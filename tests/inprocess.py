@@ -1,4 +1,4 @@
-"""The command in this process, which has loaded what it draws with; its measuring processes are forked."""
+"""The command in this process, which has loaded matplotlib; its measuring processes are forked."""
 
 import contextlib
 import functools
@@ -32,7 +32,7 @@ def _short(workload: str) -> str:
 
 
 class Ran:
-    """What pytest or ``gpubench run`` printed, and what it wrote: ``data`` of the results file, None if there is none,
+    """The output of pytest or ``gpubench run``, and its files: ``data`` of the results file, None if there is none,
     and ``run`` as it is read."""
 
     def __init__(self, code: int, out: str, err: str, path: Path) -> None:
@@ -59,7 +59,7 @@ def measure(folder, source, *options, code=0, start=False, also=()):
 
 
 def resume(folder, *options, code=0, name="out"):
-    """``gpubench run --resume`` of what lies in a folder there."""
+    """``gpubench run --resume`` of a folder there."""
     return _ended(gpubench("run", "--resume", name, "--charts=none", *options, cwd=folder), code, folder)
 
 

@@ -1,4 +1,4 @@
-"""What tests of the reading half share: studies of made-up runs, and CSV files by column."""
+"""Shared by tests of the reading half: studies of made-up runs, and CSV files by column."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

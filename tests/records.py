@@ -1,7 +1,7 @@
 """Hand-made run files, labelled synthetic: no number in them was ever measured.
 
 :func:`run` begins a run of a few benchmarks, ``run_file`` gives the dictionary that ``pytest --benchmark-json`` would
-write of entries made one by one, ``cpu_run`` and ``gpu_run`` whole runs of the quick kind whose times follow a simple
+write of entries made one by one, ``cpu_run`` and ``gpu_run`` whole runs of the quick kind, in times by a simple
 model (a launch cost plus work over speed).
 """
 
@@ -49,7 +49,7 @@ def benchmark(
     spread: float = 0.04, latency: float | None = None, alone: float = 1.1, rounds: int = 50, iterations: int = 1,
     flags: tuple[str, ...] = (), cpu_s: float | None = None, **measured: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """One entry of ``benchmarks``; ``medians`` are those of its processes, ``spread`` is IQR over median.
+    """One entry of ``benchmarks``; ``medians`` are its processes', ``spread`` is IQR over median.
 
     A call alone takes ``alone`` times as long, ``cpu_s`` on a core. ``flags`` were raised in its first process;
     ``measured`` are more of our keys (``device_s``, ``transfer``, …).
@@ -121,8 +121,8 @@ class Made:
 
         A time is a number of seconds, a text such as ``2 ms``, a function of the size, or the times of the processes,
         which else lie ``spread`` apart (1%), as the quartiles of one process do (4%). ``by`` is another library,
-        ``copies`` the time of copies each way. Other words are fields of a Case, what is measured or counted, and
-        parameters (``n=64`` if there are none), of which the first number is the size; several make several benchmarks.
+        ``copies`` the time of copies each way. Other words are fields of a Case, measurements or counts, and
+        parameters (``n=64`` if there are none); their first number is the size; several make several benchmarks.
         """
         sides = {name: how.pop(name) for name in SIDES if name in how}
         terms = {name: how.pop(name) for name in Case.__struct_fields__ if name in how}
@@ -145,7 +145,7 @@ class Made:
         return self
 
     def _medians(self, time: Time, spread: float | None) -> tuple[tuple[float, ...], float]:
-        """Those of the processes, and IQR over median within each."""
+        """Medians of the processes, and IQR over median within each."""
         if isinstance(time, str):
             number, unit = time.split()
             time = float(number) * _UNITS[unit]
@@ -182,7 +182,7 @@ SIZES = (1, 10, 100)
 def sweep(
     workload: str = "aa.mm", *, one: Made | None = None, cpu: float = 1e-6, gpu: float = 1e-7, **how: Any
 ) -> Made:
-    """The same on a CPU and on a GPU, at three sizes; the times are those of a unit of size."""
+    """The same on a CPU and on a GPU, at three sizes; the times are for a unit of size."""
     return (one or run()).bench(workload, cpu=lambda n: cpu * n, gpu=lambda n: gpu * n, n=SIZES, **how)
 
 
@@ -190,7 +190,7 @@ def run(
     machine: str = "", *, cuda: int = 1, processes: int = 3, cpu: Mapping[str, Any] = CPU, gpu: Mapping[str, Any] = GPU,
     label: str = "Synthetic CPU (synthetic)", **how: Any,
 ) -> Made:  # fmt: skip
-    """A run of a CPU and so many GPUs, of which ``cpu`` and ``gpu`` tell more; ``machine`` names its file too."""
+    """A run of a CPU and so many GPUs, as ``cpu`` and ``gpu`` describe them; ``machine`` names its file too."""
     devices = ({**CPU, **cpu}, *({**GPU, **gpu, "name": f"cuda:{i}"} for i in range(cuda)))
     return Made(run_file([], devices=devices, label=machine or label, processes=processes, **how), machine, processes)
 
@@ -214,7 +214,7 @@ def begun_and_ended(process: int, name: str, case: Case, seconds: float, **more:
 
 
 def ceilings(device: str) -> dict[str, Any]:
-    """What a device that doesn't exist can do at best, by cache level and access pattern."""
+    """The peaks of a device that doesn't exist, by cache level and access pattern."""
     kind = "cpu" if device == "cpu" else "gpu"
     flops, width, launch = _SPEEDS[kind]
     levels = {

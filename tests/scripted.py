@@ -1,4 +1,4 @@
-"""The fake backend on a virtual clock, every cost of it scripted: what a kind of device can tell, exactly.
+"""The fake backend on a virtual clock, every cost of it scripted: all facts of a kind of device, exactly.
 
 ``-p scripted`` (with tests/ on PYTHONPATH) registers it in place of the real-time one. The marker ``costs`` of a test
 sets ``launch_s``, ``delay_s``, ``copy_byte_per_s`` and ``watts``.

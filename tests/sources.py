@@ -1,4 +1,4 @@
-"""Benchmark files for measuring processes, whose calls take no time or as long as they are asked to."""
+"""Benchmark files for measuring processes, with calls that take no time or as long as they are asked to."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The search for a crossing on scripted times, whose crossing is known."""
+"""The search for a crossing on scripted times with a known crossing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpubench.statistics.crossing import MOST, WIDTH, Point, crossing, grid, nex
 
 FIRST, LAST, ROUNDS = 10**3, 10**7, 5
 FIXED = math.log(LAST / FIRST) / math.log(WIDTH**2)
-"""Sizes of a fixed grid whose intervals are as narrow."""
+"""Sizes of a fixed grid with intervals as narrow."""
 
 
 def searched(gain, noise, seed=0):
@@ -28,7 +28,7 @@ def searched(gain, noise, seed=0):
 
 
 def launches(where, power, peak):
-    """A GPU whose launch takes as long as the CPU needs at ``where``, and that is ``peak`` times as fast at the end."""
+    """A GPU with a launch as long as the CPU's time at ``where``, and that is ``peak`` times as fast at the end."""
     cpu_s, launch_s = 2e-6, 1e-5
     each_s = (launch_s - cpu_s) / (where**power * (1 - 1 / peak))
     return lambda n: math.log((cpu_s + each_s * n**power) / (launch_s + each_s / peak * n**power))

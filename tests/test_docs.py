@@ -54,7 +54,7 @@ def refused(commands: list[list[str]]) -> list[str]:
 
 
 def links(text: str) -> list[tuple[str, str]]:
-    """Page and heading of each link or picture to something here; what a page shows as code isn't one."""
+    """Page and heading of each link or picture to something here; code on a page isn't one."""
     shown = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
     pictures = [(name, "") for name in re.findall(r"(?:src|srcset)=\"([^\":]+)\"", shown)]
     return [*re.findall(r"\]\(([^)#:\s]*)#?([^):\s]*)\)", shown), *pictures]

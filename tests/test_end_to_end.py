@@ -1,6 +1,6 @@
 """From `pytest benchmarks/` to the report, for real, with a second kind of device registered with torch.
 
-The registered kind computes on the CPU: its times are real, its speedups are those of a slow accelerator.
+The registered kind computes on the CPU: its times are real, its speedups a slow accelerator's.
 """
 
 import csv
@@ -20,7 +20,7 @@ SLOW = (
     "decode[", "input", "(training and autocast)",
 )  # fmt: skip
 EVERYWHERE = ("elementwise", "classic", "transfer")
-"""Families that all devices measure; the others are measured on the second one alone, of which nothing is a default."""
+"""Families that all devices measure; the others are measured on the second one alone, by no default."""
 
 pytestmark = [
     pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),

@@ -59,7 +59,7 @@ def test_a_run_compared_with_itself_has_not_changed(run_file):
 
 
 def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, capsys):
-    """So that ``git diff --exit-code`` after the commands of a page finds what is stale."""
+    """So that ``git diff --exit-code`` after the commands of a page finds stale files."""
     (tmp_path / "docs").mkdir()
     run, page = tmp_path / "run.json", tmp_path / "docs/page.md"
 

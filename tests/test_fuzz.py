@@ -85,7 +85,7 @@ LEDGER = whole_ledger()
 # What is changed in them ----------------------------------------------------------------------------------------------
 
 DEEP, DIGITS, BEYOND, BROKEN = "DEEP:", "DIGITS:", "BEYOND", "BROKEN"
-"""Stand for what ``json.dumps`` won't write; :func:`dumped` puts it in their place."""
+"""Stand for values that ``json.dumps`` won't write; :func:`dumped` puts it in their place."""
 
 
 def nested(levels: int) -> Any:
@@ -123,7 +123,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def variants(small: Any, values: list[Any], at_once: int) -> Iterator[Any]:
-    """Each place with so many of the values (the next with those that follow; by hand all of them), with its own entry
+    """Each place with so many of the values (the next with the following ones; by hand all of them), with its own entry
     within a list or under another key, and without it; the same data, changed and mended."""
     data, following = copy.deepcopy(small), itertools.cycle(values)
     for group, key in list(places(data)):
@@ -162,7 +162,7 @@ def lines(events: list[Any]) -> str:
 
 
 def refused_or_read(named: str, reader: Callable[..., Any], *arguments: Any) -> Any:
-    """What the reader gives, or None for an error as it should be."""
+    """The reader's result, or None for an error as it should be."""
     try:
         return reader(*arguments)
     except GpubenchError as error:

@@ -1,4 +1,4 @@
-"""On a real CUDA GPU: what no simulation can show. Skips, with the reason, where there is none."""
+"""On a real CUDA GPU: facts that no simulation can show. Skips, with the reason, where there is none."""
 
 import math
 import subprocess
@@ -202,7 +202,7 @@ def test_a_case_on_the_gpu_has_all_its_numbers(bench):
 
 
 def test_a_missing_wait_beats_every_ceiling(gpu):
-    """A clock that doesn't wait reads the launch: far beyond what the card can do."""
+    """A clock that doesn't wait reads the launch: far beyond the card's peak."""
     found = probes.measure_ceilings({gpu: ["float32"]}, "quick", print)["cuda:0"]
     a = torch.randn(4096, 4096, device="cuda")
     a @ a

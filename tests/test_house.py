@@ -1,4 +1,4 @@
-"""What the layout promises: module names that occur once, functions of a screen, public names, and heavy packages where
+"""Promises of the layout: module names that occur once, functions of a screen, public names, and heavy packages where
 they are needed. The direction of imports is in pyproject.toml (``tool.importlinter``), for lint."""
 
 from __future__ import annotations
@@ -120,32 +120,21 @@ def test_every_public_name_leads_to_its_home():
 
 WORDS = {"what": 1.0, "those|whose|of which|that of": 1.0}
 """Words that stand for a noun, and how many of 1,000 words of a room's docstrings they may be."""
-NOUNS_SAID = (
-    "cards",
-    "commands",
-    "compare",
-    "devices",
-    "estimate",
-    "plugin",
-    "profiling",
-    "report",
-    "runfile",
-    "statistics",
-    "supervise",
-)
+ROOMS = [*sorted(path.parent for path in PACKAGE.glob("*/__init__.py")), Path(__file__).parent]
 
 
-def docstrings(path: Path) -> str:
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return " ".join(ast.get_docstring(node) or "" for node in ast.walk(tree(path)) if isinstance(node, kinds))
+def texts_of(path: Path) -> list[str]:
+    """The docstrings of a module and its constants."""
+    values = [node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Expr)]
+    return [each.value for each in values if isinstance(each, ast.Constant) and isinstance(each.value, str)]
 
 
-@pytest.mark.parametrize("room", NOUNS_SAID)
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 @pytest.mark.parametrize("words", WORDS)
 def test_docstrings_say_the_noun(room, words):
-    texts = " ".join(docstrings(path) for path in FILES if name_of(path).startswith(f"{room}/"))
-    count = len(re.findall(rf"\b({words})\b", texts, re.IGNORECASE))
-    assert 1000 * count <= WORDS[words] * len(texts.split())
+    text = " ".join(text for path in room.rglob("*.py") for text in texts_of(path))
+    count = len(re.findall(rf"\b({words})\b", text, re.IGNORECASE))
+    assert 1000 * count <= WORDS[words] * len(text.split())
 
 
 SIGNS = {*"‡≥≤†§—≈×±…", "*", "~", "%", "can't tell", "every size"}

@@ -11,7 +11,7 @@ from gpubench.statistics import inference, intervals
 
 
 def test_students_quantiles_are_scipys():
-    """Those of 1 to 4 degrees of freedom are a table, so that a time is shown without SciPy."""
+    """Quantiles of 1 to 4 degrees of freedom are a table, so that a time is shown without SciPy."""
     for freedom in (*range(1, 35), 1.5, 29.9, 30.1):
         assert intervals.quantile(freedom) == pytest.approx(stdtrit(freedom, 0.975), rel=1e-12), freedom
 

@@ -1,4 +1,4 @@
-"""Stand-ins for what vendors' libraries tell of GPUs, by their documentation; a test changes what they say."""
+"""Stand-ins for vendors' libraries about GPUs, by their documentation; a test changes their answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Moment(NamedTuple):
-    """An event, at so many seconds of a device's clock: that of a virtual machine."""
+    """An event, at so many seconds of a device's clock, a virtual machine's."""
 
     at: float
     machine: Any = None
@@ -21,7 +21,7 @@ class Moment(NamedTuple):
 
 
 class NvmlError(Exception):
-    """What pynvml raises, with NVML's number of the error: 999 for an unknown one."""
+    """The error that pynvml raises, with NVML's number of the error: 999 for an unknown one."""
 
     value = 999
 

@@ -1,4 +1,4 @@
-"""Waiting for a run under test to get somewhere: by what its ledger says, never by the clock."""
+"""Waiting for a run under test to get somewhere: by its ledger, never by the clock."""
 
 import time
 from pathlib import Path

@@ -18,7 +18,7 @@ INSTALLED = Path(gpubench.__file__).parent
 
 
 def files(folder: Path, prefix: str = "") -> set[str]:
-    """Relative names of a folder's files, without what Python and editors leave there."""
+    """Relative names of a folder's files, without the leavings of Python and editors."""
     names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return {prefix + name.as_posix() for name in names if "__pycache__" not in name.parts and name.suffix != ".pyc"}
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..report.results import Results
 
 Sizes = str | Sequence[str] | Mapping[str, Sequence[int]]
-"""Sizes as ``"n=64,256"``, or values by name, of which all combinations are timed."""
+"""Sizes as ``"n=64,256"``, or values by name; all combinations are timed."""
 _AS_IN_THE_SHELL = {
     **{name: f"write {name}s=…" for name in ("device", "size", "dtype", "variant")},
     "processes": "it measures in this process; the command gpubench time has --processes",
 }
-"""Options that people spell as the command's, with what to write."""
+"""Options that people spell as the command's, with the remedy."""
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 
 
@@ -80,7 +80,7 @@ def time(  # noqa: PLR0913 - what users write
       one where other programs make more of them slower.
 
     All other keywords go to ``target``; for one that has the name of an option write ``functools.partial``. Raises
-    UsageError for what can't be measured at all; a size that fails has its reason in the result.
+    UsageError for a call that can't be measured at all; a size that fails has its reason in the result.
     """
     asked = argparse.Namespace(device=_several(devices), dtype=_several(dtypes), variant=_several(variants))
     vars(asked).update(preset=preset, threads=threads)

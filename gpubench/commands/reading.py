@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..runfile.schema import Run
 
 ALLOWED = ("dtype", "precision", "cache", "threads", "seed")
-"""What two benchmarks must share to be compared, unless a difference is allowed."""
+"""Facts that two benchmarks must share to be compared, unless a difference is allowed."""
 GPUS = ("L4", "A100", "H100", "RTX 4090")
 """GPUs that people rent or own, estimated if none is named."""
 
@@ -271,7 +271,7 @@ def estimate(args: argparse.Namespace) -> int:
 
 
 def show_estimates(study: Study, estimates: Sequence[Outlook], every: bool = True) -> None:
-    """Print estimates of a study, those of ``every`` benchmark or the ones that count most."""
+    """Print estimates of a study, of ``every`` benchmark or the ones that count most."""
     from ..estimate.printing import lines_of, screen
     from ..report.render import screen_width
 

@@ -22,7 +22,7 @@ from .probes import ROUGH, product_rates, shortest
 
 FEWEST_ROUNDS, SLACK, MOST_DOUBTS = 3, 2.0, 2
 """Rounds that must fit in a budget; the factor by which an estimated case may exceed it, since one that may only just
-miss it is tried; and most repetitions of a rate measurement whose result would cause a benchmark to be skipped."""
+miss it is tried; and most repetitions of a rate measurement that would cause a benchmark to be skipped."""
 SPREAD_S = 2.0
 """Seconds of the rounds of a single expression: the speed of a shared machine changes in phases of 0.3 to 5 s."""
 MOST_ROUNDS, LEAST_CALL_S, MOST_TIMES = 1000, 1e-8, 4.0

@@ -27,7 +27,7 @@ _Call = Callable[[], Any]
 MIN_ROUND, MIN_WAITS = 2e-3, 100
 """Shortest round: in seconds, and in multiples of the time that one wait for the device takes."""
 STALLED, MOST_STALLS = 2.0, 3
-"""A block whose calls take more than 2 times as long as the shortest was interrupted; at most 3 are judged so."""
+"""A block with calls more than 2 times as long as the shortest was interrupted; at most 3 are judged so."""
 LONGEST_WARMUP, RISING, HIGHEST = 1.5, 1.03, 0.97
 """Seconds after which an accelerator's warm-up ends, the factor above which its clocks or calls still change, and the
 share of its highest clock above which they can't rise."""
@@ -97,12 +97,12 @@ def settle_clocks(
     accelerators: Sequence[Device],
     agree: Callable[[bool], bool] = bool,
 ) -> tuple[float, float]:
-    """Repeat the warm-up of accelerators until neither their clocks rise nor the calls, whose seconds ``warm`` returns
-    first, get shorter; under heavy load also until the power limit acts and the calls stop getting longer. Return the
+    """Repeat the warm-up of accelerators until neither their clocks rise nor the calls (``warm`` returns their seconds
+    first) get shorter; under heavy load also until the power limit acts and the calls stop getting longer. Return the
     seconds of the last warm-up.
 
     The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to rise; one warm-up is
-    enough where they are at their highest already. ``agree`` makes one process's decision that of all that warm up
+    enough where they are at their highest already. ``agree`` makes one process decide for all that warm up
     together.
     """
 
@@ -125,7 +125,7 @@ def settle_clocks(
 
 
 class DeviceClock:
-    """Waits for the devices of one case, then reads the time: at both ends of a round, whose calls share one wait."""
+    """Waits for the devices of one case, then reads the time: at both ends of a round: its calls share one wait."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._by_library: dict[Device, _Call] = {}
@@ -172,12 +172,12 @@ def add_wait(wait: _Call) -> _Call:
 
 
 def unwaited() -> list[str]:
-    """Return the names of the libraries that this process has loaded and for whose work no clock waits."""
+    """Return the names of the libraries that this process has loaded and no clock waits for."""
     return [] if _own_waits else [name for module, name in UNAWARE.items() if module in sys.modules]
 
 
 def watch_present_kinds() -> None:
-    """Restrict :func:`timer` to the kinds of which a device is present: asking all kinds takes ten microseconds, which
+    """Restrict :func:`timer` to the kinds with a present device: asking all kinds takes ten microseconds, which
     would show in a round of one short call."""
     global _watched
     _watched = [kind for kind in kinds().values() if kind.count()] if "torch" in sys.modules else None
@@ -199,8 +199,8 @@ class Share:
     take more than ``most_s``; ``times`` are the seconds of the rounds taken, and ``blocks`` the numbers of rounds in
     each block.
 
-    ``next_call`` returns the function of a round with its arguments; it runs untimed before each. ``result`` is that of
-    the last round, where a round has one call. ``collects`` leaves Python's garbage collector on. ``flags`` is one list
+    ``next_call`` returns the function of a round with its arguments; it runs untimed before each. ``result`` is
+    the last round's, where a round has one call. ``collects`` leaves the garbage collector on. ``flags`` is one list
     for all shares that were measured in turn. ``cpu_s`` is the least time that this thread had a core for a call.
     ``places`` are the call and its copies, which take the rounds in turn; ``unplaced`` is the reason why there are no
     copies. Blocks share ``seconds`` evenly, however many rounds that makes; ``halfway`` is other work between two

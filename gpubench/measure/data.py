@@ -211,7 +211,7 @@ def _is_long(value: Any) -> bool:
 
 
 def tensor_leaves(*values: Any) -> list[torch.Tensor]:
-    """Return all tensors in nested containers as they are, except those of modules."""
+    """Return all tensors in nested containers as they are, except in modules."""
     return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
@@ -266,7 +266,7 @@ def as_tensor(value: Any) -> torch.Tensor:
 
 
 def all_as_tensors(*values: Any) -> list[torch.Tensor]:
-    """Return all tensors and arrays in nested containers, except those of modules, of text and of objects, as dense
+    """Return all tensors and arrays in nested containers, except in modules, of text and of objects, as dense
     tensors on the same device."""
     held = []
     for leaf in leaves(values):

@@ -67,7 +67,7 @@ def _known(*asks: Callable[[], T]) -> T | None:
 
 
 def imported_torch() -> tuple[Any, str | None]:
-    """Return torch and ``None``, or ``None`` and a text on what to do about it."""
+    """Return torch and ``None``, or ``None`` and a text with the remedy."""
     try:
         return importlib.import_module("torch"), None
     except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
@@ -103,8 +103,8 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
 def surroundings(
     maps: Path = Path("/proc/self/maps"), pages: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 ) -> dict[str, Any]:
-    """Return what else decides a CPU's times, in the keys of :class:`~gpubench.runfile.schema.CpuFacts`: only known
-    names and values, and of files only their names."""
+    """Return further facts that decide a CPU's times, by the keys of :class:`~gpubench.runfile.schema.CpuFacts`:
+    only known names and values, and of files only their names."""
     preloads = os.environ.get("LD_PRELOAD", os.environ.get("DYLD_INSERT_LIBRARIES", ""))
     loaded = _known(maps.read_text) or ""
     chosen = re.search(r"\[(\w+)\]", _known(pages.read_text) or "")

@@ -45,7 +45,7 @@ _MAKERS = ("randn", "rand", "randint", "empty", "module")  # Methods of the fixt
 _KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *_MAKERS)  # Names of every expression and its setup
 _MOST_CHARACTERS, _MOST_SIZES = 1000, 200  # of an expression, whose whole text is its name
 _LONGEST_COMPARED_S, _MOST_COMPARED = 1.0, 100
-"""Longest seconds of a call whose result is compared with another expression's, and most tensors and numbers of it."""
+"""Longest seconds of a call, to compare its result with another expression's, and most tensors and numbers of it."""
 _AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _IN_SHELL, _IN_PYTHON = (
     ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup", "--dtype {}"),
@@ -117,7 +117,7 @@ def expressions(
 
 def parse(text: str, what: str) -> ast.Module:
     """Return the statements of ``what``. Raises :class:`UsageError` with the place of the error, if there are none, and
-    for a function that is made and never called: its time would be read as that of a call."""
+    for a function that is made and never called: its time would be read as a call's."""
     text = text.strip()
     try:
         tree = ast.parse(text)
@@ -380,7 +380,7 @@ def _difference(other: str, found: torch.Tensor, expected: torch.Tensor) -> str:
 def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any], list[str], str]:
     """Return the expression as a function of the values that it uses, with their names; modules, functions and classes
     stay global. The function returns the value of the last statement, or the target that it assigns to. The last name
-    is that of a value passed as ``out=``: the function has a keyword ``out`` for it, which counts as written."""
+    is of a value passed as ``out=``: the function has a keyword ``out`` for it, which counts as written."""
     body = parse(text, "the expression").body
     names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
     out = target if (target := _written(body)) in names else ""
@@ -416,7 +416,7 @@ def _execute(source: str, name: str, namespace: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def pausing_loop() -> Iterator[None]:
-    """A context in which the thread's running event loop, such as that of a notebook's cells, is put aside, so that
+    """A context in which the thread's running event loop, such as a notebook's, is put aside, so that
     calls can await in another one. The other loop has no thread of its own, because autocast and the modes that count
     operators hold for one thread. asyncio documents these functions for other loops and tasks ("Extending")."""
     running = asyncio._get_running_loop()

@@ -192,7 +192,7 @@ class Gpubench:
 
     def prepare(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Prepared, Share]:
         """Return ``fn(*args, **kwargs)``, checked and warm, and its rounds, which the caller takes, perhaps in turn
-        with those of other calls. The case is final then."""
+        with other calls'. The case is final then."""
         preparation = Preparation(self._plan(fn, args, kwargs))
         try:
             prepared = preparation.run()

@@ -19,7 +19,7 @@ from .data import bare_tensors, dispatch_mode, is_array, leaves, require_memory,
 
 _MOST_OUTPUTS = 10_000  # their comparison takes seconds
 _FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr__"}
-"""Methods and properties of tensors whose values depend on the dtype or the place in memory."""
+"""Methods and properties of tensors with values that depend on the dtype or the place in memory."""
 _RANKS = {"linalg_matrix_rank", "linalg_lstsq"}  # Functions that count the singular values above the dtype's epsilon
 _VECTORS: dict[str, dict[int, bool]] = {
     "_linalg_svd": {0: False, 2: True},
@@ -28,7 +28,7 @@ _VECTORS: dict[str, dict[int, bool]] = {
     "linalg_eig": {1: False},
     "_linalg_eigvals": {},
 }
-"""Decompositions, with the positions of the results that hold vectors, whose signs are free, and whether these are
+"""Decompositions, with the positions of the results that hold vectors of any sign, and whether these are
 rows."""
 
 

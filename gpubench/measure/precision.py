@@ -29,7 +29,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def computing(dtype: str) -> str:
-    """Return the dtype of :data:`DTYPES` that stands for any dtype: that of a complex one's parts, else float32."""
+    """Return the dtype of :data:`DTYPES` that stands for any dtype: a complex one's parts', else float32."""
     return dtype if dtype in DTYPES else {"complex128": "float64", "complex32": "float16"}.get(dtype, "float32")
 
 
@@ -84,7 +84,7 @@ def float32_state() -> tuple[Any, ...]:
 
 
 def set_float32_state(state: tuple[Any, ...]) -> None:
-    """Restore what :func:`float32_state` returned."""
+    """Restore the state that :func:`float32_state` returned."""
     precision, allow_tf32, *newer = state
     if precision is not None:
         torch.set_float32_matmul_precision(precision)

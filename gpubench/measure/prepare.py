@@ -43,7 +43,7 @@ _LONG_REFERENCE = 0.5
 _INDICES = {"int64", "int32", "bool"}
 """Dtypes of places and masks beside the data."""
 _NARROW = "float8", "float4"
-"""How the names of dtypes begin whose numbers have scales beside them."""
+"""How the names of dtypes with scales beside their numbers begin."""
 LONG_CALL = 0.01
 """A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
 _USUAL_CACHE, _COPYING_SHARE = 32 << 20, 0.25
@@ -107,7 +107,7 @@ class Plan:
 
     @property
     def spreads(self) -> bool:
-        """Whether the rounds are spread over a longer time: those of a single expression, and on a CPU."""
+        """Whether the rounds are spread over a longer time: of a single expression, and on a CPU."""
         settings, on_cpu = self.session.settings, sum(case.device == "cpu" for case in self.session.collected)
         single = settings.brief and settings.processes == on_cpu == 1 and self.home == CPU
         return single and settings.max_time is None and settings.flags_rounds
@@ -175,7 +175,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The rounds of a call: ``result`` is that of a call after them; ``check`` is that of the first result and a later
+    """The rounds of a call: ``result`` is of a call after them; ``check`` is of the first result and a later
     one. ``placed`` and ``spread`` are the numbers of rounds of each block, at placements and over time; ``unplaced`` is
     the reason for a single placement. ``latency_s`` and ``cpu_s`` are seconds of one call."""
 
@@ -190,7 +190,7 @@ class Rounds:
 
 
 class Preparation:
-    """The preparation of one call. ``case`` is named by what is known so far, and final after :meth:`run`."""
+    """The preparation of one call. ``case`` is named by the facts so far, and final after :meth:`run`."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.case, self._data_dtype = plan, plan.case, plan.data_dtype
@@ -410,7 +410,7 @@ class Preparation:
 
 
 def plan_rounds(prepared: Prepared) -> Share:
-    """Return the rounds of a call, to be taken, perhaps in turn with those of others."""
+    """Return the rounds of a call, to be taken, perhaps in turn with others'."""
     plan, call, call_s = prepared.plan, prepared.call, prepared.call_s
     share = Share(partial(plan.next_call, call), plan.clock, 1, collects=plan.declared.collects)
     if not plan.times:

@@ -57,7 +57,7 @@ PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
 STREAM). The pattern that leaves constants behind comes last."""
 _OF_EVERY_PATTERN = 24
 """Footprints are multiples of so many bytes, which one, two or three arrays of floats can fill: a few bytes fewer would
-be another footprint, whose peaks seem to contradict this one's."""
+be another footprint with peaks that seem to contradict this one's."""
 UNKNOWN_CACHE = 1 << 28
 """Bytes that the last cache of an accelerator is taken to have where torch doesn't say: as much as any has."""
 LAUNCHED_S = 5e-5
@@ -260,7 +260,7 @@ FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 
 def flush(device: Device) -> _Call:
     """Return the function that empties the device's last-level cache before a round: it writes twice as many bytes as
-    that holds, since its replacement isn't strictly that of the oldest, and reads as many others, so that the call
+    that holds, since its replacement isn't strictly of the oldest, and reads as many others, so that the call
     doesn't pay for writing back. Raises :class:`Unmeasurable` where the size of the cache is unknown."""
     size = device.cache_bytes()
     if not size:

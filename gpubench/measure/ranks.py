@@ -71,7 +71,7 @@ class RankTimes:
 
 
 class RankJob(Protocol):
-    """A case's work, of which each rank sets up a copy."""
+    """A case's work; each rank sets up a copy."""
 
     dtype: str
 

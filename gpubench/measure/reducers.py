@@ -145,7 +145,7 @@ def remade(
     make: Callable[..., Any], *parts: Any, fill: Callable[[Any, Any], Any] | None = None, state: Any = None
 ) -> Any:
     """Return how to make a value again: of the copies of ``parts``, and filled with the copied ``state``. The functions
-    aren't copied, and neither is what they hold."""
+    aren't copied, and neither are the values that they hold."""
     return (Number(make), parts) if fill is None else (Number(make), parts, state, None, None, Number(fill))
 
 
@@ -279,7 +279,7 @@ def _severed() -> Any:
 
 
 def _special(memory: Memory, tensor: Any, kind: Any) -> Any:
-    """Return how to make a tensor without memory of its own, and of which parts; None if it has some."""
+    """Return how to make a tensor without memory of its own, and its parts; None if it has some."""
     layout, requires = str(tensor.layout), tensor.requires_grad
     dtype, device = memory.converted(tensor.dtype), memory.device or tensor.device
     if torch.nn.parameter.is_lazy(tensor):

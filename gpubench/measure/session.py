@@ -25,13 +25,13 @@ from .precision import computed_dtype, computing, matmul_precision
 BRIEF_BUDGET_S = 8.0
 """Seconds of budget for a single expression: its user wants that one time, and waits."""
 _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
-"""Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
+"""Modules that, once imported, show that a suite may compute on a GPU; torch then describes the GPUs."""
 
 
 class Mode(Enum):
     """A session of pytest lists benchmarks (``PLAN``), or skips them, as pytest-benchmark is missing (``OFF``). It
     measures them for ``gpubench run`` or ``time``, plain ones too (``RUN``), and another process measures the rest. Or
-    it measures those with the fixture among a project's tests (``IN_PYTEST``)."""
+    it measures benchmarks with the fixture among a project's tests (``IN_PYTEST``)."""
 
     PLAN = auto()
     RUN = auto()
@@ -74,12 +74,12 @@ class Settings:
 
     @property
     def first(self) -> bool:
-        """Whether this process does what is done once per run: count the work and check the results."""
+        """Whether this process does the work done once per run: count the work and check the results."""
         return self.process == 0
 
     @property
     def flags_rounds(self) -> bool:
-        """Whether rounds are judged: those of ``smoke`` are too few and too short."""
+        """Whether rounds are judged: in ``smoke`` they are too few and too short."""
         return self.preset != "smoke"
 
 

@@ -34,7 +34,7 @@ from .reducers import Uncopyable
 from .work import Call
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Unit roundoff of each dtype's products: 2**-(significand bits + 1); of complex dtypes that of the parts."""
+"""Unit roundoff of each dtype's products: 2**-(significand bits + 1); of complex dtypes, of the parts."""
 LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
 """However long the reduction, a larger relative error than this is a wrong result, not rounding."""
 for _table in (ROUNDOFF, LOOSEST):
@@ -62,7 +62,7 @@ def unchecked(reason: str) -> Check:
 
 
 def too_long(seconds: float) -> Check:
-    """Return the outcome of a case whose reference may take too long, with the seconds of one call."""
+    """Return the outcome of a case with a reference that may take too long, with the seconds of one call."""
     return unchecked(f"the check would take too long (one call took {seconds_text(seconds)})")
 
 
@@ -135,7 +135,7 @@ class Expected:
 class Reference:
     """A copy of a call, which is copied again for each run. ``precision``: the dtype of the rounding errors.
     ``allowance``: seconds for all runs of the copy. ``exact``: whether results must have the dtype that the call gives
-    on a CPU. ``given``: the test's own reference, a function, which may look at what the first call left. ``home``: the
+    on a CPU. ``given``: the test's own reference, a function, which may look at the first call's traces. ``home``: the
     accelerator that computes in float64 instead of a CPU."""
 
     call: CallCopy

@@ -68,7 +68,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request with the arguments of one call; ``function`` is that of the request in its variant."""
+    """A request with the arguments of one call; ``function`` is the request's in its variant."""
 
     request: Request
     args: tuple[Any, ...]

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "estimate", "measure", "plugin", "runfile", "statistics")
-"""Folders of the package whose code decides what a number means: a run is resumed only if this code is unchanged."""
+"""Folders of the package with code that decides the meaning of a number: a run is resumed only with the same code."""
 LONGEST_REASON = 500
 _NO_COMPILER = re.compile(
     "Failed to find C compiler|No working C\\+\\+ compiler found|Cannot find a working triton installation"

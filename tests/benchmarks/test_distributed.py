@@ -1,4 +1,4 @@
-"""The gradient of every method is that of one process on the whole batch, and a method that forgets to share is caught;
+"""Every method has the gradient of one process on the whole batch, and a method that forgets to share is caught;
 DataParallel's split, and that it can't fall back unseen. Nothing here needs a GPU.
 """
 

@@ -1,4 +1,4 @@
-"""The decoder remembers what it was given: with a cache it answers as without one. It is made where it is used, from
+"""The decoder remembers its input: with a cache it answers as without one. It is made where it is used, from
 the seed, and one that doesn't fit says so first."""
 
 import sys

@@ -1,4 +1,4 @@
-"""Training steps: one is that of a plain loop, a wrong one is caught, the table is learnt."""
+"""Training steps: one equals a plain loop's, a wrong one is caught, the table is learnt."""
 
 import dataclasses
 import math
@@ -78,7 +78,7 @@ def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
 
 
 def test_float16_is_trained_with_scaled_gradients(monkeypatch):
-    """Where a device only emulates bfloat16: the update is that of plain training, as exact as float16 is."""
+    """Where a device only emulates bfloat16: the update equals plain training's, as exact as float16 is."""
     monkeypatch.setattr(training, "autocast_dtype", lambda device: "float16")
     scaled, plain = (
         training.trainer("linear", data(torch.float32), 16, variant=variant, rate=0.1)

@@ -1,4 +1,4 @@
-"""``gpubench chart``: which picture it draws, and what it refuses in one line."""
+"""``gpubench chart``: the picture that it draws, and its refusals in one line."""
 
 import json
 import xml.etree.ElementTree as ET

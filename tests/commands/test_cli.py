@@ -1,4 +1,4 @@
-"""What every command shares: names of others don't act on a terminal, and what can't be done is refused in a line."""
+"""Rules of every command: foreign names don't act on a terminal, and a refusal is one line."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ def odd(tmp_path):
 
 
 def typed(words, **places):
-    """The words of a command, with what its capitals stand for."""
+    """The words of a command, with values for its capitals."""
     arguments = words.split()
     for key, value in places.items():
         arguments = [word.replace(key, str(value)) for word in arguments]

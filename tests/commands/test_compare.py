@@ -1,4 +1,4 @@
-"""``gpubench compare`` from its options to its exit code: what it says, refuses, lists and never drops."""
+"""``gpubench compare`` from options to exit code: its sentences, refusals and lists, from which nothing drops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_exit_code_and_line(shown, base, new, words, code, line) -> None:
 
 @pytest.fixture
 def shown(save, capsys):
-    """The exit code of two runs, each a path or what its file holds, and what was printed; Markdown without escapes."""
+    """The exit code of two runs, each a path or a file's content, and the printed text; Markdown without escapes."""
 
     def shown(base, new, *words):
         sides = [side if isinstance(side, str) else save(f"{name}.json", side)

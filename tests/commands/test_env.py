@@ -1,4 +1,4 @@
-"""``gpubench env``: what it prints for people and for machines, and how it ends without torch."""
+"""``gpubench env``: its text for people and for machines, and its end without torch."""
 
 import argparse
 import os
@@ -77,7 +77,7 @@ PRODUCTS = Ceilings(ways=WAYS, throughput={"float32": 1e11, "float64": 5e10})
 
 @pytest.fixture
 def shown(monkeypatch, capsys):
-    """What a person sees on a machine of four cores."""
+    """The screen of a machine of four cores."""
 
     def show(load=0.0, verbose=False):
         real = environment.machine()

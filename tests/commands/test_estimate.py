@@ -1,4 +1,4 @@
-"""``gpubench estimate``: what goes in, and what comes out of each format."""
+"""``gpubench estimate``: its inputs, and the output of each format."""
 
 import csv
 import io
@@ -144,7 +144,7 @@ def test_dash_k_shows_all_sizes_with_the_bounds(run, capsys):
 
 
 def network(one, name, flops, nbytes, seconds, parameters=None, **how):
-    """A convolutional network at batch 1 with 175 operators, a third of whose bytes are products'."""
+    """A convolutional network at batch 1 with 175 operators, products have a third of the bytes."""
     parts = (("convolution", 60, flops, nbytes / 3), ("normalisation", 50, 0.0, nbytes / 3))
     parts += (("elementwise", 65, 0.0, nbytes / 3),)
     operators = [dict(zip(("kind", "count", "flops", "bytes"), each, strict=True)) for each in parts]

@@ -92,7 +92,7 @@ def test_a_run_under_way_is_not_called_interrupted(tmp_path: Path, capsys) -> No
 
 
 def test_turns_of_a_comparison_are_no_runs(tmp_path: Path, capsys) -> None:
-    """They have no event ``run``; what was measured in them lies in the files of both sides."""
+    """They have no event ``run``; their measurements lie in the files of both sides."""
     journal(tmp_path / "turns/000-base/run.ledger.jsonl", run=None)
     assert main(["show", str(tmp_path)]) == 2
     assert "no run file in this folder" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Timing from Python and notebooks: what people try, what comes back, and that the process is as it was."""
+"""Timing from Python and notebooks: people's calls, their results, and a process that is as it was."""
 
 import asyncio
 import functools
@@ -206,7 +206,7 @@ def test_numpy_gets_the_same_values():
 
 
 class Shell:
-    """What an extension gets from IPython."""
+    """The part of IPython that an extension gets."""
 
     def __init__(self):
         self.user_ns, self.magics = {"a": torch.ones(3)}, {}

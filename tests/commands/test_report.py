@@ -1,4 +1,4 @@
-"""``gpubench report`` from its options to its files: what it writes, refuses and never touches."""
+"""``gpubench report`` from its options to its files: its files, its refusals, and the files that it never touches."""
 
 import csv
 import json

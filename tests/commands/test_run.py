@@ -106,7 +106,7 @@ def test_other(gpubench):
 
 
 def test_a_folder_of_our_name_is_not_taken_for_us(folder):
-    """Neither by the measuring process nor by those that it starts; modules of one's own are found all the same."""
+    """Neither by the measuring process nor by its children; modules of one's own are found all the same."""
     lay(folder, {"gpubench/__init__.py": "raise ImportError('the wrong one')\n", "beside.py": ""})
     lay(folder, {"inner/test_inner.py": CASES + WITH_A_CHILD})
     command = [sys.executable, "-P", "-m", "gpubench", "run", "inner", *SMOKE]

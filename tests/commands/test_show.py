@@ -23,7 +23,7 @@ def run(save):
 
 
 def parts(out):
-    """Lines of what stands above the results, the heads of their columns, and the results with what stands below."""
+    """Lines above the results, the heads of their columns, and the results with the lines below."""
     above, _, table = out.rpartition("\n\n")
     heads, *lines = table.splitlines()
     return above.splitlines(), heads, lines

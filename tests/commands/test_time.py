@@ -1,4 +1,4 @@
-"""``gpubench time``: what it understands, what it refuses in a line, and what it measures."""
+"""``gpubench time``: its words, its refusals in a line, and its measurements."""
 
 import json
 import re
@@ -127,7 +127,7 @@ SMOKE = ("--preset=smoke", "--device=cpu")
 
 
 def timed(folder, *words, code=0):
-    """What ``gpubench time`` prints."""
+    """The screen of ``gpubench time``."""
     done = gpubench("time", *words, *SMOKE, cwd=folder)
     assert done.returncode == code, done.stderr + done.stdout
     return done

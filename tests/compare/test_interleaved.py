@@ -1,4 +1,4 @@
-"""Screening and confirming on a simulated machine: what is measured how often, when it ends, and what is said."""
+"""Screening and confirming on a simulated machine: the turns of each benchmark, the end, and the sentences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpubench.supervise.interleave import Interleave, OutOfTime
 
 NAMES = tuple(f"w.w{i}" for i in range(12))
 STARTING_S, BENCHMARK_S = 2.0, 0.3
-"""What a simulated process takes to start, and to measure a benchmark."""
+"""Seconds of a simulated process to start, and to measure a benchmark."""
 
 
 class Machine:
@@ -109,7 +109,7 @@ class Machine:
 
 @pytest.fixture
 def compare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs ``compare --interleave`` on a machine; the exit code, the JSON, and what was said meanwhile."""
+    """Runs ``compare --interleave`` on a machine; the exit code, the JSON, and the lines meanwhile."""
 
     monkeypatch.chdir(tmp_path)  # no project with benchmarks
 
@@ -242,7 +242,7 @@ def test_comparing_the_files_again_says_the_same(compare, save, tmp_path: Path, 
 
 
 def test_a_side_compared_with_itself_says_what_this_machine_sees(compare, tmp_path: Path) -> None:
-    """Of unchanged code, one benchmark of which varies more."""
+    """Of unchanged code, in which one benchmark varies more."""
     (tmp_path / "test_it.py").write_text("")
     machine = Machine(0.004)
     machine.spreads = {"w.w3": 0.06}

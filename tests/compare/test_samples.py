@@ -1,4 +1,4 @@
-"""``gpubench compare`` of two machines: what differs and what matters."""
+"""``gpubench compare`` of two machines: differences, and which matter."""
 
 from __future__ import annotations
 

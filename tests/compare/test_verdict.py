@@ -1,4 +1,4 @@
-"""Verdicts on simulated processes: false alarms counted, slowdowns found, and what each word takes."""
+"""Verdicts on simulated processes: false alarms counted, slowdowns found, and the evidence for each word."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_machine_that_was_slower_for_a_while_proves_nothing_but_a_case_that_st
 
 
 def mixed(random, slower=None):
-    """Five cases that wait, and five that follow a machine whose speed changes from process to process and run."""
+    """Five cases that wait, and five on a machine with another speed in each process and run."""
     speeds = np.exp(random.normal(0, 0.05) + random.normal(0, 0.1, 3))
     sides = {key: np.exp(random.normal(0, 0.002, 3)) for key in CASES[:5]}
     sides |= {key: speeds * np.exp(random.normal(0, 0.05, 3)) for key in CASES[5:]}
@@ -192,7 +192,7 @@ def test_changes_and_shares_in_words():
 
 
 def agrees(verdict, threshold=0.05):
-    """Whether the printed interval says what the verdict says."""
+    """Whether the printed interval agrees with the verdict."""
     low, value, high = verdict.ratio.low, verdict.ratio.value, verdict.ratio.high
     if verdict.verdict == SLOWER:
         return 1 < low <= value <= high and value >= 1 + threshold - 1e-9

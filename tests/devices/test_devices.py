@@ -1,4 +1,4 @@
-"""Devices: which there are, why others are not, and what the system tells of them."""
+"""Devices: which there are, why others are not, and their facts from the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which libraries do the work: those that a test names, that are asked for, and that are there."""
+"""Which libraries do the work: a test's own, the requested and the installed ones."""
 
 import types
 
@@ -61,7 +61,7 @@ def test_add(gpubench, n):
 
 @pytest.fixture
 def kept(monkeypatch):
-    """The libraries are those of before again, afterwards."""
+    """The libraries are as before again, afterwards."""
     before = dict(LIBRARIES)
     yield monkeypatch
     LIBRARIES.clear()
@@ -94,7 +94,7 @@ MISSING = "Sixth is not installed"
 
 @pytest.fixture
 def absent(kept):
-    """A registered library whose module isn't there."""
+    """A registered library without its module."""
     terms = {"name": "sixth", "label": "Sixth", "module": "no_such_module_6"}
     implementations.register_implementation(type("Sixth", (NumPy,), terms))
 

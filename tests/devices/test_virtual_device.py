@@ -1,4 +1,4 @@
-"""The fake accelerator that the package ships: what a contributor's first test with it looks like."""
+"""The fake accelerator that the package ships: a contributor's first test with it."""
 
 from gpubench.devices import virtual
 

@@ -1,4 +1,4 @@
-"""What a case may take is judged by probes, and a bad one removes no benchmark."""
+"""The time of a case is judged by probes, and a bad one removes no benchmark."""
 
 import os
 from datetime import datetime
@@ -20,7 +20,7 @@ from gpubench.supervise.progress import START_S, whole_s
 TESTS = Path(__file__).parent.parent
 COMMITTED = TESTS.parent / "results" / "xeon-2-cores" / "run.json"
 FAST = [5.5e-6, 6.2e-6, 2.1e-5, 5.2e-5, 6.8e-5, 9.7e-5, 1.4e-3, 1.9e-3, 4.9e-3, 1.6e-2]
-"""Seconds of ten calls that stand for those of ``quick`` on an H100, a tenth of them each: medians of what ``gpubench
+"""Seconds of ten calls that stand for ``quick`` on an H100, a tenth of it each: medians of the times that ``gpubench
 estimate results/xeon-2.80ghz/run.json --gpu H100 --format csv`` finds likely."""
 ON_FAKE_CLOCK = """
 import fake_backend, pytest, torch
@@ -132,8 +132,8 @@ def test_a_call_takes_as_long_as_the_longer_of_its_flops_and_its_bytes(probes, n
 
 
 def host_s():
-    """Seconds of a case that aren't timed, in the three processes of a run: its data, its reference, its test. Those
-    of a run on two cores, less what its preset times."""
+    """Seconds of a case that aren't timed, in the three processes of a run: its data, its reference, its test. From
+    a run on two cores, less the preset's times."""
     run, preset = msgspec.json.decode(COMMITTED.read_bytes()), PRESET_SETTINGS["quick"]
     moments = [[datetime.fromisoformat(each[when]["time"]) for when in ("before", "after")]
                for each in run["gpubench"]["processes"]]  # fmt: skip

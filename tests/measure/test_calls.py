@@ -140,7 +140,7 @@ def test_a_call_that_changes_what_it_is_given_is_seen(function, args, kwargs, ch
 
 
 class Filling(dict):
-    """Adds to what holds it whenever it is read, as another thread may."""
+    """Adds to its holder whenever it is read, as another thread may."""
 
     def values(self):
         self["owner"].__dict__[f"read{len(vars(self['owner']))}"] = self

@@ -48,7 +48,7 @@ def test_a_wait_of_ones_own_comes_before_every_reading(monkeypatch):
 
 
 def virtual_clock(**machine):
-    """That of a virtual device, and its machine."""
+    """A virtual device's clock, and its machine."""
     made = VirtualMachine(**machine)
     return DeviceClock([VirtualDevice.on(made)()]), made
 
@@ -207,7 +207,7 @@ def test_warm_up_lasts_until_the_power_limit_acts_under_heavy_load(share, slope,
 
 
 def share_of(made, name, rounds, calls=1):
-    """A share whose calls add its name to a list."""
+    """A share with calls that add its name to a list."""
     return Share(lambda: (made.append, (name,), {}), itertools.count().__next__, rounds, calls)
 
 
@@ -436,7 +436,7 @@ def printed(random, place_sd, phase_sd, phase_s):
      (0.1, 0.1, 0.5, 0.95), (0.05, 0.1, 1.0, 0.95), (0.05, 0.1, 3.0, 0.9)],
 )  # fmt: skip
 def test_the_range_of_a_single_expression_holds_the_time_of_other_runs(place_sd, phase_sd, phase_s, least):
-    """The speed of a shared machine changes in phases, as an autoregressive process, whose phases
+    """The speed of a shared machine changes in phases, as an autoregressive process; its phases
     may last as long as the rounds, or longer."""
     random = np.random.default_rng(5)
     ranges = [printed(random, place_sd, phase_sd, phase_s) for _ in range(400)]

@@ -1,4 +1,4 @@
-"""Copies of whole calls: each row is a way in which people hold what a call uses."""
+"""Copies of whole calls: each row is a way in which people hold a call's data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is flagged, and what isn't: from rounds, from the process and from ceilings."""
+"""Flags, and cases without one: from rounds, from the process and from ceilings."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The machine's facts: those that stay, and those that change while it runs."""
+"""The machine's facts: constant ones, and others that change while it runs."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ OF_NEITHER = [
 
 
 class TestSurroundings:
-    """What decides a CPU's times beside the CPU."""
+    """Facts that decide a CPU's times beside the CPU."""
 
     @pytest.mark.parametrize("variable", [*OF_CPU, *OF_ACCELERATOR, *OF_NEITHER])
     def test_variables_that_change_times_by_known_names_without_paths(self, monkeypatch, variable):

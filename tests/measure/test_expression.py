@@ -1,4 +1,4 @@
-"""Expressions as functions of what they use."""
+"""Expressions as functions of their inputs."""
 
 import re
 from types import SimpleNamespace

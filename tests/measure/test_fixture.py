@@ -1,4 +1,4 @@
-"""What the ``gpubench`` fixture checks, counts, refuses and records, on the CPU."""
+"""Checks, counts, refusals and records of the ``gpubench`` fixture, on the CPU."""
 
 import pytest
 

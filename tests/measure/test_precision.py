@@ -1,4 +1,4 @@
-"""Matrix precision: float32 is IEEE, TF32 is asked for by name, and what was set before is put back."""
+"""Matrix precision: float32 is IEEE, TF32 is asked for by name, and earlier settings are put back."""
 
 import functools
 import importlib
@@ -93,7 +93,7 @@ def test_tf32_sets_the_switch_of_cudnn_for_autotuned_convolutions(switches):
 
 
 class Recorder(type(devices.CPU)):
-    """A CPU whose graphs replay the call on the memory of the first one."""
+    """A CPU with graphs that replay the call on the memory of the first one."""
 
     def capture_graph(self, call):
         return call, call()

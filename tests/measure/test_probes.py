@@ -1,5 +1,5 @@
-"""Peaks of devices: several ways on a CPU, and what a library that is held back does to them. And what is measured of a
-case besides its wall time, on an accelerator whose every cost is scripted."""
+"""Peaks of devices: several ways on a CPU, and the effect of a library that is held back. And the measurements of a
+case besides its wall time, on an accelerator with scripted costs."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_counter_that_stands_still_or_is_none_gives_no_energy(watts):
 
 
 def test_probes_make_few_calls_of_a_long_one():
-    """Of ten seconds each: eleven more of them would double what a benchmark takes."""
+    """Of ten seconds each: eleven more of them would double a benchmark's time."""
     calls = Calls(10.0, host_s=1e-3)
     found = calls.device_time()
     assert (found.device_s, found.launch_s) == (about(10.0), about(1e-3))
@@ -375,7 +375,7 @@ def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
 
 
 def test_each_pattern_counts_the_passes_over_its_arrays(monkeypatch):
-    """In one second each; what is written in place was read before. All have one footprint."""
+    """In one second each; memory written in place was read before. All have one footprint."""
     monkeypatch.setattr(probes, "shortest", lambda call, clock, seconds: 1.0)
     monkeypatch.setattr(probes, "_footprints", lambda device, effort: [("memory", 2410)])
     found = probes._bandwidth(CPU, probes.EFFORTS["smoke"])

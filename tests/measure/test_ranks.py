@@ -148,7 +148,7 @@ def launched(monkeypatch):
 
 
 class Queueing(duties.Job):
-    """Each step queues 2 ms on a virtual accelerator; ``steps`` are those of all its copies."""
+    """Each step queues 2 ms on a virtual accelerator; ``steps`` counts the steps of all its copies."""
 
     def __init__(self, machine):
         super().__init__()

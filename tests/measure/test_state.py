@@ -1,4 +1,4 @@
-"""What a benchmark leaves changed is named, put back, or ends its process."""
+"""A setting that a benchmark leaves changed is named, put back, or ends its process."""
 
 import contextlib
 import gc
@@ -88,7 +88,7 @@ SETTINGS = {
     "cores": (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores),
               {min(os.sched_getaffinity(0))}),
 }  # fmt: skip
-"""What can be left changed: how it is read and written without the code under test, and what a benchmark leaves."""
+"""Settings that can be left changed: reading and writing without the code under test, and the value left."""
 
 
 def global_hooks():
@@ -109,7 +109,7 @@ ENTERED = {
                                lambda: torch.compiler.set_stance("force_eager")),
     "module json.decoder": (lambda: sys.modules.get("json.decoder"), forget_json_decoder),
 }  # fmt: skip
-"""What only its owner can undo: how it is read, and how a benchmark leaves it changed."""
+"""Settings that only their owner can undo: reading, and a benchmark that leaves them changed."""
 
 
 def values():
@@ -129,7 +129,7 @@ def around(monkeypatch):
 
 
 def left_changed(state):
-    """The flag for it, and what could not be put back."""
+    """The flag for it, and the settings that could not be put back."""
     state.compare()
     return state.restore()
 
@@ -158,7 +158,7 @@ def test_what_the_compiler_takes_away_again_is_no_replaced_function():
 
 @pytest.mark.parametrize("deed", [lambda: sys.modules.pop("torch"), lambda: sys.modules.update(torch=object())])
 def test_a_module_taken_away_or_replaced_is_there_again_at_once(around, deed):
-    """What needs it next would import it for a second time, which torch doesn't survive, or get a mock."""
+    """The next user would import it for a second time, which torch doesn't survive, or get a mock."""
     state, taken = State(), sys.modules["torch"]
     deed()
     state.compare()

@@ -66,7 +66,7 @@ def test_room_for_a_result_is_poisoned():
 
 @pytest.mark.parametrize(("dtype", "each"), [("bfloat16", 8), ("float64", 8), ("complex64", 16), ("int8", 1)])
 def test_a_reference_needs_eight_bytes_for_each_number(monkeypatch, dtype, each):
-    """Of a network in bfloat16 four times what the network takes: two would end the process for lack of memory."""
+    """Of a network in bfloat16 four times the network's memory: two would end the process for lack of memory."""
     asked = []
     monkeypatch.setattr(verify, "require_memory", lambda nbytes, device: asked.append(nbytes))
     request = types.SimpleNamespace(check=True, function=torch.neg, work=Work())

@@ -1,4 +1,4 @@
-"""What a case declares: numbers of any library, and nothing that a results file can't hold."""
+"""Declarations of a case: numbers of any library, and nothing that a results file can't hold."""
 
 import gc
 import importlib
@@ -127,7 +127,7 @@ def test_the_memory_of_a_call_is_that_of_its_inputs_and_of_all_it_makes():
 
 
 def test_what_a_call_is_seen_to_hold_is_what_it_holds():
-    """Also results that a backward pass would have read; and torch.func.grad refuses hooks on what is saved."""
+    """Also results that a backward pass would have read; and torch.func.grad refuses hooks on saved tensors."""
     with watched() as seen:
         for _ in range(5):
             torch.ones(1000, requires_grad=True).exp()

@@ -19,7 +19,7 @@ from gpubench.plugin.fixtures import PytestRounds, bound_rounds, set_terms, time
 
 
 class Clock:
-    """A timer whose calls take a second."""
+    """A timer with calls of a second."""
 
     def __init__(self, second: float = 1.0) -> None:
         self.now_s, self.second = 0.0, second

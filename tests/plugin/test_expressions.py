@@ -1,4 +1,4 @@
-"""Expressions are measured without pytest, in turn: what the machine does meanwhile, it does to all of them."""
+"""Expressions are measured without pytest, in turn: the machine's changes meanwhile meet all of them."""
 
 from __future__ import annotations
 

@@ -69,14 +69,14 @@ def backend_and_suite(folder: Path, *plugins: str) -> Iterator[None]:
 
 
 def run(folder: Path, *options: str) -> Any:
-    """What was measured of the suite."""
+    """The measurements of the suite."""
     with backend_and_suite(folder):
         return measure(folder, SUITE, *options).run
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """The folder of what two processes measured."""
+    """The folder of two processes' measurements."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "cupy.py").write_text("")
     (folder / "conftest.py").write_text("import cupy\n")

@@ -326,7 +326,7 @@ def test_a_benchmark_says_what_it_is(bench):
 
 
 def test_every_shipped_benchmark_says_what_it_is(pytester):
-    """And they are told apart by what people read."""
+    """And people can tell them apart."""
 
     class Collected:
         items: tuple[pytest.Item, ...] = ()
@@ -592,7 +592,7 @@ def test_tests_that_share_an_id_or_a_name_are_several_benchmarks(pytester, sourc
 
 
 def test_a_file_called_like_one_of_the_suite_is_somebodys_own(bench, pytester, monkeypatch):
-    """By where it lies, of whichever installation: names are those of the suite only in the suite."""
+    """By where it lies, of whichever installation: the suite's names are used only in the suite."""
     for name in ("test_fft", "test_time"):  # modules of the tests that this process has run before
         monkeypatch.delitem(sys.modules, name, raising=False)
     sources = {"benchmarks/test_fft.py": CASE, "test_time.py": CASE}

@@ -22,7 +22,7 @@ FILES = sorted(
 )
 NEG = "def test_neg(gpubench): gpubench(lambda x: -x, gpubench.randn(4))\n"
 WITHOUT_NUMBERS = {"errors", "matching", "version", "supervise"}
-"""What a measuring process loads of the package that decides no number: texts, names, its own start."""
+"""Modules of the package that a measuring process loads, and that decide no number: texts, names, its own start."""
 
 
 @pytest.fixture(scope="module")

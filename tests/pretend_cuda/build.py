@@ -95,7 +95,7 @@ long cublasLtMatmul(void *handle, void *operation, void *alpha, void *a, void *d
   return pretend_launch(handle);
 }""",
 }
-"""Functions whose later arguments matter, from their documentation."""
+"""Functions with later arguments that matter, from their documentation."""
 
 
 def stub(name: str) -> str:

@@ -1,5 +1,5 @@
-"""CUDA devices as the pretend runtime has them: what one process shares, what a broken one costs, what the driver's
-library tells through NVIDIA's own binding, and that every benchmark's code ends without an error."""
+"""CUDA devices as the pretend runtime has them: one process's share, a broken one's cost, the driver's
+library through NVIDIA's own binding, and that every benchmark's code ends without an error."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ USUAL |= dict.fromkeys(("REASONS", "POWER_NS", "HEAT_NS", "PIDS"), 0)
 
 @pytest.fixture
 def tell():
-    """Change what the library says of the second GPU, until the end of the test."""
+    """Change the library's facts of the second GPU, until the end of the test."""
     library = ctypes.CDLL("libnvidia-ml.so.1")
 
     def change(**values: int) -> None:

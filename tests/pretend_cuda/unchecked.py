@@ -1,4 +1,4 @@
-"""A pytest plugin for the pretend runtime, whose kernels compute nothing: answers aren't checked, cuDNN isn't used.
+"""A pytest plugin for the pretend runtime with kernels that compute nothing: answers aren't checked, cuDNN isn't used.
 
 Numbers that ranks make with kernels and read on the host, such as sizes of messages, go through their store instead.
 """
@@ -23,7 +23,7 @@ READ_BACK |= dict.fromkeys(("test_eigh", "test_lstsq"), "the size of a workspace
 READ_BACK |= {"test_solve": "pivots and an error code", "test_unique": "how many values differ"}
 READ_BACK |= {"test_csr": "how many elements a row has", "test_random_numbers": "their mean and variance"}
 READ_BACK |= {"test_option_price": "the price"}
-"""Benchmarks of which torch or a check reads on the host what a kernel computed."""
+"""Benchmarks with a result of a kernel that torch or a check reads on the host."""
 
 decisions = itertools.count()
 messages = dict.fromkeys(((source, target) for source in range(64) for target in range(64)), 0)

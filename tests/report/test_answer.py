@@ -22,11 +22,11 @@ SMOKE, SIMULATED, BUSY, NOISY = "Smoke run", "come from a model", "was busy", "r
 CALL, ONE_PROCESS = " flagged ", "Timed in one process"
 NO_PEAK, ABOVE_PEAK, SLOW_LIBRARY = "measured peaks of", "above the measured peak", "products run at"
 CONCERNS = (SMOKE, SIMULATED, BUSY, NOISY, CALL, ONE_PROCESS, NO_PEAK, ABOVE_PEAK, SLOW_LIBRARY)
-"""What tells each warning from the others."""
+"""The words that tell each warning from the others."""
 
 
 def warnings(answer):
-    """By what they are about, in their order; a busy machine's mentions the noise."""
+    """By their subject, in their order; a busy machine's mentions the noise."""
     return {next(words for words in CONCERNS if words in str(warning)): warning for warning in answer.warnings}
 
 
@@ -103,7 +103,7 @@ def test_a_benchmark_has_one_row_although_a_file_lacks_its_kind_and_title():
 
 
 def test_the_range_of_the_speedups_is_that_of_the_shown_ones():
-    """Of which one is a limit, whose middle nobody sees."""
+    """One is a limit, and nobody sees its middle."""
     wide = (20.0, 40.0, 100.0)
     one = run().bench("a.a", cpu=wide, gpu=(1.0, 1.0, 1.0)).bench("a.b", cpu=50.0, gpu=1.0)
     limit = answered(one).study.pairs[0].ratio.mark

@@ -1,4 +1,4 @@
-"""results.csv: its exact text, and what a name from a file can't do to it."""
+"""results.csv: its exact text, and names from a file that can't harm it."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def rows_of(one):
 
 
 def test_a_row_has_what_was_measured_and_nothing_else():
-    """The order of the columns and the form of the numbers are those of the committed results."""
+    """The order of the columns and the form of the numbers are as in the committed results."""
     band = {"pattern": "copy", "level": "l2", "footprint_bytes": 4096, "byte_per_s": 65536.0}
     one = run(label='A "synthetic" one, here', processes=1, ceilings={"cuda:0": {"bandwidth": [band]}})
     one.bench("transfer.copy", gpu=0.125, pinned=True, nbytes=4096, size="nbytes", threads=2, cache="cold", flops=32,

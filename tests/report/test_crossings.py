@@ -1,4 +1,4 @@
-"""What is said of a number, and what isn't; crossover.csv: from which size on the other side wins, in each regime."""
+"""Sentences about a number, or none; crossover.csv: from which size on the other side wins, in each regime."""
 
 import math
 from pathlib import Path
@@ -24,7 +24,7 @@ RUN = Run(path=Path("run.json"), machine=MACHINE, results=())
 
 
 def pair(low, high, shot=None):
-    """A GPU of 1 s, and a CPU whose quartiles are these."""
+    """A GPU of 1 s, and a CPU with these quartiles."""
     sides = []
     for device, median, q1, q3 in (("cpu", math.sqrt(low * high), low, high), ("cuda:0", 1.0, 1.0, 1.0)):
         times = Times(median, q1, median, 0.0, q1, q3, 3, 1, None, "", (Process(0, 3, median),))

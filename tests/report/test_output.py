@@ -1,4 +1,4 @@
-"""A report's folder is new, empty, or gpubench's, whose own files are replaced."""
+"""A report's folder is new, empty, or gpubench's with its own files replaced."""
 
 from pathlib import Path
 

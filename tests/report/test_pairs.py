@@ -1,4 +1,4 @@
-"""speedup.csv: what is paired with what, and with which uncertainty."""
+"""speedup.csv: the pairs and their uncertainty."""
 
 import copy
 import csv
@@ -41,7 +41,7 @@ def sides_of(*runs, baseline=None):
 
 
 def test_a_row_of_the_file():
-    """The order of the columns is that of the committed results."""
+    """The order of the columns is as in the committed results."""
     moved = {"in_bytes": 4, "out_bytes": 4, "in_s": 8.0, "out_s": 4.0, "in_pinned_s": 1.5, "out_pinned_s": 0.5}
     both = run().bench("a.b", cpu=8.0, spread=0.25, threads=2, latency=9.0, flags=("noisy",))
     both.bench("a.b", gpu=2.0, spread=0.5, threads=2, latency=6.0, transfer=moved)
@@ -439,7 +439,7 @@ def test_k_changes_no_speedup_and_no_crossover(tmp_path):
 
 
 def seen(path, folder, *chosen):
-    """The rows of the files and of the page of a report, and those of the API, that stand for a measured speedup."""
+    """The rows of the files and of the page of a report, and of the API, that stand for a measured speedup."""
     assert main(["report", str(path), "-o", str(folder), "--charts=none", *(f"-k={each}" for each in chosen)]) == 0
     files = [[*csv.DictReader((folder / name).read_text().splitlines())] for name in ("speedup.csv", "results.csv")]
     page = (folder / "report.html").read_text().partition('id="numbers"')[2].partition('id="details"')[0]

@@ -18,7 +18,7 @@ COPIES = {"in_bytes": 32768, "out_bytes": 16384, "in_s": 1e-3, "out_s": 1e-3, "i
 
 
 class Timed(records.Made):
-    """What ``gpubench time`` measures: expressions at sizes."""
+    """A file of ``gpubench time``: expressions at sizes."""
 
     def time(self, text="a @ b", n=64, **how):
         transfer = {"transfer": COPIES} if "gpu" in how else {}
@@ -34,7 +34,7 @@ def made(one):
 
 
 def sentences(one):
-    """What the screen says below its table."""
+    """The lines below the screen's table."""
     return str(made(one)).rpartition("\n\n")[2].splitlines()
 
 

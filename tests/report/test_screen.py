@@ -1,4 +1,4 @@
-"""The ending of a run: the answer within 36 lines of 80 columns, and what has no time."""
+"""The ending of a run: the answer within 36 lines of 80 columns, and benchmarks without a time."""
 
 import re
 from pathlib import Path

@@ -99,7 +99,7 @@ def test_a_page_opens_with_its_pictures_and_hostile_names_are_text(browser, page
 
 @pytest.mark.parametrize("width", [420, 800, 1280])
 def test_the_page_fits_its_screen_and_speedups_are_seen_at_once(browser, suite, width):
-    """Wider tables and pictures are scrolled in boxes whose shade shows that there is more."""
+    """Wider tables and pictures are scrolled in boxes with a shade that shows that there is more."""
     on_screen(browser, width, suite)
     wide, boxes = browser.execute_script(
         "return [document.documentElement.scrollWidth, [...document.querySelectorAll('.scroll')].filter((e) => "

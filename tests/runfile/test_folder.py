@@ -1,4 +1,4 @@
-"""What lies in an output folder when a run begins: nothing is deleted that can't be read, and one run is there at a
+"""An output folder's files when a run begins: nothing is deleted that can't be read, and one run is there at a
 time."""
 
 import json

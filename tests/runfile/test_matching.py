@@ -1,4 +1,4 @@
-"""``-k``: what is shown can be typed."""
+"""``-k``: a shown name can be typed."""
 
 import pytest
 

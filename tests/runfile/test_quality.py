@@ -182,7 +182,7 @@ def test_only_what_did_the_same_job_on_the_same_device_is_a_way(way, flag, count
 
 
 def test_a_job_may_have_thousands_of_ways(monkeypatch):
-    """Those that take as long are no faster, whatever they do."""
+    """Of equal times none is faster, however it computes."""
     one = records.run(cuda=0, processes=1)
     for number in range(300):
         one.bench(**SLOW, cpu=2.0, variant=f"v{number}")

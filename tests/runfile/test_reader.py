@@ -1,4 +1,4 @@
-"""Reading and writing run files: what is accepted, and what is refused in one line that names the place."""
+"""Reading and writing run files: accepted files, and refusals in one line that names the place."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ CEILINGS: dict[str, Any] = {
 
 
 def measured_case() -> dict[str, Any]:
-    """With all that can be known of a case, and of what its device can do."""
+    """With all that can be known of a case, and of its device's peaks."""
     data = one_case()
     ours(data).update(copy.deepcopy(MEASURED))
     ours(data)["processes"][1]["flags"] = [{"flag": "noisy", "seen": "IQR 40 % of the median"}]

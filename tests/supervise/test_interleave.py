@@ -1,4 +1,4 @@
-"""Turns of two environments: their order, their end, what they run, and what can't be run."""
+"""Turns of two environments: their order, their end, their runs, and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CASES = {name: Case(f"a.{name}", "cpu", "float32", {"n": 1}, devices=("cpu",)) f
 
 
 class Fake:
-    """Stands in for a supervisor with a process: tells at once what one would have told."""
+    """Stands in for a supervisor with a process: gives its messages at once."""
 
     def __init__(self, folder: Path, *args: Any, interpreter: Interpreter, **_more: Any) -> None:
         self.folder, self.interpreter, self.interrupted = folder, interpreter, False

@@ -39,7 +39,7 @@ def said(clock, capsys):
 
 
 def begin(processes=1, resume="", before=(), **facts):
-    """The progress of a run whose first process has begun."""
+    """The progress of a run after its first process has begun."""
     shown = Progress(resume=resume)
     shown.expect(processes, before)
     shown.note(session(0, **facts))

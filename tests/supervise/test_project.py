@@ -1,4 +1,4 @@
-"""What a project's files ask for: its benchmarks, and options."""
+"""Requests of a project's files: its benchmarks, and options."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ BAD = {
     "terminate": ("signal.raise_signal(signal.SIGTERM)", "crashed", "killed by SIGTERM.*"),
     "memory": ("fill(gpubench)", "oom", "out of memory: one tensor would need .*B"),
 }  # fmt: skip
-"""What a case does, its status, and the reason."""
+"""The act of a case, its status, and the reason."""
 
 SLOW = sleeping(10)
 
@@ -344,7 +344,7 @@ def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path, stub):
 
 @pytest.fixture
 def whole(tmp_path, stub):
-    """A run of three cases that lacks the last one's result; returns the journal's events and what writes them back."""
+    """A run of three cases that lacks the last one's result; returns the journal's events and how to write them."""
     measure(tmp_path, GOOD)
     ledger = tmp_path / "out/run.ledger.jsonl"
     events = [event for event in read_ledger(ledger) if event["event"] not in ("finish", "complete")][:-1]

@@ -1,4 +1,4 @@
-"""Figures from hand-made run files, drawn, and what a reader would stumble over in them."""
+"""Figures from hand-made run files, drawn, and a reader's stumbling blocks in them."""
 
 import math
 import re
@@ -50,7 +50,7 @@ def words(page: Page) -> list[str]:
 
 
 def faults(figure: Figure) -> list[str]:
-    """What a reader would stumble over in a picture, at 800 pixels."""
+    """A reader's stumbling blocks in a picture, at 800 pixels."""
     page = drawn(figure)
     shown = words(page)
     return [*_of_words(figure, page), *_of_signs(figure), *_of_chart(figure, shown), *_of_texts(page)]
@@ -71,7 +71,7 @@ def _of_words(figure: Figure, page: Page) -> Iterator[str]:
 
 
 SIGNS = {"*": "*: noisy", "†": "† ", "‡": "‡: over the CPU's fastest way"}
-"""What the small print says where a sign stands in a picture."""
+"""The small print for each sign in a picture."""
 
 
 def _of_signs(figure: Figure) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _of_signs(figure: Figure) -> Iterator[str]:
 
 
 def _of_chart(figure: Figure, shown: list[str]) -> Iterator[str]:
-    """Too much or too little in it, what can't be a value, and what has no label."""
+    """Too much or too little in it, impossible values, and marks without a label."""
     labels: list[str] = []
     if isinstance(figure.chart, LinePanels):
         panels = figure.chart.panels
@@ -142,7 +142,7 @@ def _of_texts(page: Page) -> Iterator[str]:
 
 
 def _on_the_line(text: Text) -> bool:
-    """Whether words stand across the line at 1× of axes whose values are ratios."""
+    """Whether words stand across the line at 1× of axes of ratios."""
     axes = text.axes
     lines = [] if axes is None else [line for line in axes.lines if list(line.get_ydata()) == [1, 1]]
     if axes is None or axes.get_yscale() != "log" or not lines:

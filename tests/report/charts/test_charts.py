@@ -1,4 +1,4 @@
-"""The headline, rates and speedups by size: what stands where, what is too noisy to mark, the crossover on its line."""
+"""The headline, rates and speedups by size: places, times too noisy to mark, the crossover on its line."""
 
 import itertools
 import math
@@ -398,7 +398,7 @@ def test_two_libraries_of_one_device_are_both_named():
 
 
 def test_several_functions_are_one_picture_over_one_baseline():
-    """Each over its own size; those of several files together."""
+    """Each over its own size; several files together."""
     one = crossing("mine.attention", one=crossing("mine.distance", "other.norm"), size="batch")
     (figure,) = (figure for figure in plan(one, every=False).values() if figure.kind == "speedup")
     assert figure.title == "Speedup by size of Synthetic H over Synthetic, 2 threads"

@@ -1,4 +1,4 @@
-"""What every picture keeps to: room, type sizes, ticks, words that don't lie on each other, equal bytes."""
+"""Rules of every picture: room, type sizes, ticks, words that don't lie on each other, equal bytes."""
 
 import itertools
 import json
