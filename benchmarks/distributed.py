@@ -26,9 +26,11 @@ _OTHER_TOLERANCE = 0.2  # bfloat16 has eight bits, and rounds in every layer
 
 
 @dataclass
-class TrainingJob(RankJob):
-    """A training step on several ranks: ``batch`` rows over all ranks together; ``rows`` as in
-    :func:`training.trainer`. With ``epochs``, the loss curve of a new network is recorded too."""
+class Training(RankJob):
+    """A training step of the whole network on every rank: ``batch`` rows over all ranks together; ``rows`` as in
+    :func:`training.trainer`. With ``epochs``, the loss curve of a new network is recorded too. The methods ``single``
+    and ``one thread`` are the plain step on one rank; ``unsynchronised`` is the plain step on every rank, with its
+    share of the rows, as if communication were free."""
 
     task: str
     method: str
@@ -51,25 +53,45 @@ class TrainingJob(RankJob):
         self.share(network, training.batches(self.task, data, self.rows or self.batch, self.batch))
 
     def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
-        """Keep what this rank computes."""
-        raise NotImplementedError
-
-    def gradient(self) -> torch.Tensor:
-        """Return the gradient of the first batch's loss by the whole network, at least on rank 0, as float64 on the
-        CPU."""
-        raise NotImplementedError
-
-    def epoch(self) -> float:
-        """Train once on every batch; return the mean loss over all rows, at least on the last rank."""
-        raise NotImplementedError
+        """Keep a replica of the network, and this rank's rows."""
+        count, number, shares = self.rank.world_size, self.rank.number, None
+        if count > 1:
+            whole = [len(inputs) for inputs, _ in batches]
+            batches = [tuple(part.tensor_split(count)[number] for part in batch) for batch in batches]  # type: ignore[misc]
+            shares = [len(part) * count / rows for (part, _), rows in zip(batches, whole, strict=True)]
+        if self.method == "ddp":
+            index = torch.device(self.rank.device).index
+            network = nn.parallel.DistributedDataParallel(network, device_ids=None if index is None else [index])
+        loss = training.TASKS[self.task].loss
+        self.trainer = training.Trainer(network, loss, batches, self.update_rule(network), shares=shares)
 
     def update_rule(self, network: nn.Module) -> torch.optim.Optimizer:
         """Return the job's optimiser for a network or a part of one."""
         return training.optimizer(self.optimizer, list(network.parameters()), self.rate)
 
+    def step(self) -> Any:
+        return self.trainer.step()
+
+    def gradient(self) -> torch.Tensor:
+        """Return the gradient of the first batch's loss by the whole network, at least on rank 0, as float64 on the
+        CPU."""
+        return self.trainer.first_gradient()
+
+    def epoch(self) -> float:
+        """Train once on every batch; return the mean loss over all rows, at least on the last rank."""
+        mean = self.trainer.step().float()
+        if self.rank.world_size > 1:
+            dist.all_reduce(mean)
+        return mean.item() / self.rank.world_size
+
     def check(self) -> Check:
         """Compare the job's first gradient, on rank 0, with that of one process on the whole batch, in float64 on the
-        CPU. Raises WrongAnswer if they differ by more than rounding in the job's dtype explains."""
+        CPU, where the method shares gradients and no other statistics. Raises WrongAnswer if they differ by more than
+        rounding in the job's dtype explains."""
+        if training.TASKS[self.task].batch_norm:
+            return unchecked("with batch norm each rank normalises by its own rows")
+        if self.method == "unsynchronised":
+            return unchecked("every rank has a gradient of its own")
         gradient = self.gradient()
         if self.rank.number:
             return unchecked("checked by rank 0")
@@ -91,46 +113,7 @@ class TrainingJob(RankJob):
 
 
 @dataclass
-class Training(TrainingJob):
-    """A training step of the whole network on every rank. ``single`` and ``one thread`` are the plain step on one rank;
-    ``unsynchronised`` is the plain step on every rank, with its share of the rows, as if communication were free."""
-
-    def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
-        """Keep a replica of the network, and this rank's rows."""
-        count, number, shares = self.rank.world_size, self.rank.number, None
-        if count > 1:
-            whole = [len(inputs) for inputs, _ in batches]
-            batches = [tuple(part.tensor_split(count)[number] for part in batch) for batch in batches]  # type: ignore[misc]
-            shares = [len(part) * count / rows for (part, _), rows in zip(batches, whole, strict=True)]
-        if self.method == "ddp":
-            index = torch.device(self.rank.device).index
-            network = nn.parallel.DistributedDataParallel(network, device_ids=None if index is None else [index])
-        loss = training.TASKS[self.task].loss
-        self.trainer = training.Trainer(network, loss, batches, self.update_rule(network), shares=shares)
-
-    def step(self) -> torch.Tensor:
-        return self.trainer.step()
-
-    def gradient(self) -> torch.Tensor:
-        return self.trainer.first_gradient()
-
-    def check(self) -> Check:
-        """Compare the gradient where the method shares gradients and no other statistics."""
-        if training.TASKS[self.task].batch_norm:
-            return unchecked("with batch norm each rank normalises by its own rows")
-        if self.method == "unsynchronised":
-            return unchecked("every rank has a gradient of its own")
-        return super().check()
-
-    def epoch(self) -> float:
-        mean = self.trainer.step().float()
-        if self.rank.world_size > 1:
-            dist.all_reduce(mean)
-        return mean.item() / self.rank.world_size
-
-
-@dataclass
-class StagedTraining(TrainingJob):
+class StagedTraining(Training):
     """A training step of a network that is cut into one stage per rank, of which one works at a time."""
 
     def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
@@ -156,7 +139,7 @@ class StagedTraining(TrainingJob):
         self.schedules[len(inputs)].step(*(() if self.rank.number else (inputs,)), **options)
         return losses[0] if losses else torch.zeros(())
 
-    def step(self) -> list[torch.Tensor]:
+    def step(self) -> Any:
         losses = []
         for index in range(len(self.batches)):
             self.update.zero_grad(set_to_none=True)

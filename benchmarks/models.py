@@ -68,11 +68,6 @@ def deep_mlp() -> nn.Sequential:
     return nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.Tanh()) for _ in range(8)))
 
 
-def tabular() -> nn.Module:
-    """The network of the house-price example: (batch, 13) to (batch, 1) through 16 and 32."""
-    return nn.Sequential(nn.Linear(13, 16), nn.ReLU(), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
-
-
 def encoder() -> nn.Module:
     """The encoder of *Attention Is All You Need* (2017), base size: (batch, length, 512) to the same."""
     layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)

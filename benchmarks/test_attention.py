@@ -12,6 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from gpubench.errors import Unmeasurable
 from gpubench.measure.data import dispatch_mode
 
+from .libraries import required
+
 pytestmark = pytest.mark.gpubench(kind="operators", size="length", dtypes=["float32", "bfloat16"])
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
@@ -45,29 +47,19 @@ def attend(gpubench, backend, length, *, causal=False, groups=1):
     gpubench(attention, *arguments)
 
 
-class Watch(dispatch_mode()):
-    """Records which attention kernels torch uses."""
-
-    def __init__(self):
-        super().__init__()
-        self.kernels = set()
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        self.kernels |= {name for name in BACKENDS if f"{name}_attention" in operator.name()}
-        return operator(*args, **(kwargs or {}))
-
-
 def require_kernel(arguments, backend):
     """Skip where torch has no such kernel for these tensors: it raises an error, or silently uses another kernel."""
     few = [part[:, :, :32] if isinstance(part, torch.Tensor) else part for part in arguments]
-    try:
-        with Watch() as watch:
-            attention(*few)
-    except RuntimeError as error:
-        raise Unmeasurable(f"no such kernel here: {' '.join(str(error).split())[:100]}") from None
-    taken = watch.kernels or {"math"}
-    if taken != {backend}:
-        raise Unmeasurable(f"no such kernel here: torch takes {' and '.join(sorted(taken))}")
+    taken = set()
+
+    def note(mode, operator, types, args, kwargs):
+        taken.update(name for name in BACKENDS if f"{name}_attention" in operator.name())
+        return operator(*args, **kwargs)
+
+    with required("such kernel"), dispatch_mode()(note):
+        attention(*few)
+    if (taken or {"math"}) != {backend}:
+        raise Unmeasurable(f"no such kernel here: torch takes {' and '.join(sorted(taken or {'math'}))}")
 
 
 @pytest.mark.gpubench(title="Attention")

@@ -1,11 +1,12 @@
 """``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split: one process with a thread per device, which copies the
 network to every device in each step."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from gpubench.errors import GpubenchError, Unmeasurable
-from gpubench.measure.data import Data, reference_data
 from gpubench.measure.ranks import circle, device_counts, require_devices
 
 from . import training
@@ -37,7 +38,7 @@ def replicated(network, devices):
     return parallel
 
 
-def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, epochs=0, **options):
+def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", epochs=None, **options):
     """Measure an epoch of ``rows`` in batches of ``batch``, in all or, with weak scaling, per device; of ``epochs``
     also record the loss curve of a new network."""
     home = gpubench.home
@@ -47,32 +48,14 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     if mode == "weak":
         rows, batch = rows * devices, batch * devices
     used = circle(home, devices)
-    names = [str(each) for each in used]
-
-    def fresh(data):
-        network = training.network(task, data, **options)
-        batches = training.batches(task, data, rows, batch)
-        update = training.optimizer(optimizer, list(network.parameters()), rate)
-        network = replicated(network, [torch.device(name) for name in names])
-        return training.Trainer(network, training.TASKS[task].loss, batches, update)
-
-    learner, split = fresh(gpubench.data), split_batches(rows, batch, devices)
+    names, split = [str(each) for each in used], split_batches(rows, batch, devices)
+    exact = partial(training.trainer, task, batch=batch, update=optimizer, rows=rows, **options)
+    fresh = partial(exact, wrap=partial(replicated, devices=[torch.device(name) for name in names]))
     link = home.interconnect([each.index for each in used]) if devices > 1 else None
     about = {"mode": mode, "devices": devices, "ideal_speedup": split_speedup(split), "rows": split}
     gpubench.parallel = {"method": "data_parallel", **about, "interconnect": link}
-    if epochs:
-        again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
-        losses = gpubench.parallel["losses"] = training.loss_curve(again, epochs)
-        if gpubench.first:
-            training.require_task_learned(losses, gpubench.data.seed)
-
-    def reference():
-        exact = reference_data(gpubench.data.seed)
-        single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
-        return training.verify_step(learner, single)
-
-    gpubench.declare(check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
-    gpubench(learner.step)
+    work = {"items": rows, "unit": "sample", "devices": names, "epochs": epochs}
+    training.measure(gpubench, fresh, exact, **work)
 
 
 @pytest.mark.gpubench(title="LeNet, DataParallel")

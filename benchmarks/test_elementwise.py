@@ -4,7 +4,7 @@ mostly page faults. Bytes are the minimum memory traffic: inputs read once, outp
 import pytest
 import torch
 
-from .libraries import numpy_threads
+from .libraries import multiply_add, numpy_threads
 
 pytestmark = pytest.mark.gpubench(
     kind="elementwise", implementations=["torch", "numpy"], size="n", writing={"form": ["out", "inplace"]}
@@ -49,13 +49,6 @@ def test_add(gpubench, form, n):
 def test_mul(gpubench, form, n):
     a, b = gpubench.randn(n), gpubench.randn(n).sign()  # repeated multiplication by 1 and -1 stays finite
     binary(gpubench, form, "mul" if gpubench.implementation == "torch" else "multiply", a, b)
-
-
-def multiply_add(xp, r, a, b, out=None, scratch=None):
-    """r + a * b in NumPy: two passes, since it has no fused form."""
-    if out is None:
-        return xp.add(r, xp.multiply(a, b))
-    return xp.add(r, xp.multiply(a, b, out=scratch), out=out)
 
 
 @pytest.mark.gpubench(title="Multiply-add, NumPy in two passes")

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from gpubench.errors import Unmeasurable
-from gpubench.measure.data import pinned_copy, reference_data
+from gpubench.measure.data import pinned_copy
 
 from . import training
 
@@ -105,10 +105,4 @@ def test_training(gpubench, order, images):
     def epoch(data):
         return Epoch(source, data, training.trainer("cifar", data, batch_of(source)), waits=order == "in turn")
 
-    learner = epoch(gpubench.data)
-
-    def reference():
-        return training.verify_step(learner, epoch(reference_data(gpubench.data.seed)))
-
-    gpubench.declare(check=reference, items=images, unit="image", devices=["cpu"])
-    gpubench(learner.step)
+    training.measure(gpubench, epoch, items=images, unit="image", devices=["cpu"])

@@ -33,8 +33,7 @@ def expected_distinct(draws, values):
     return values * -math.expm1(draws * math.log1p(-1 / values))
 
 
-def numpy_rows(tokens, table):
-    return np.take(table, tokens, axis=0)
+ROWS = F.embedding, (lambda tokens, table: np.take(table, tokens, axis=0))
 
 
 @pytest.mark.gpubench(title="Embedding")
@@ -43,15 +42,10 @@ def test_embedding(gpubench, n):
     """n random rows of 128 from a table of 100,000."""
     table, tokens = gpubench.randn(TABLE, WIDTH), gpubench.randint(TABLE, (n,))
     nbytes = (expected_distinct(n, TABLE) + n) * WIDTH * table.element_size() + tokens.nbytes
-    measure(gpubench, F.embedding, numpy_rows, tokens, table, nbytes=nbytes, items=n, unit="row")
+    measure(gpubench, *ROWS, tokens, table, nbytes=nbytes, items=n, unit="row")
 
 
-def of_own_row(x, index):
-    return torch.gather(x, 1, index)
-
-
-def numpy_of_own_row(x, index):
-    return np.take_along_axis(x, index, 1)
+OF_OWN_ROW = (lambda x, index: torch.gather(x, 1, index)), (lambda x, index: np.take_along_axis(x, index, 1))
 
 
 @pytest.mark.gpubench(title="Gather")
@@ -59,7 +53,7 @@ def numpy_of_own_row(x, index):
 def test_gather(gpubench, n):
     """n elements, each from a random place of its own row of 1000."""
     x, index = gpubench.randn(n // 1000, 1000), gpubench.randint(1000, (n // 1000, 1000))
-    measure(gpubench, of_own_row, numpy_of_own_row, x, index, nbytes=2 * x.nbytes + index.nbytes, items=n)
+    measure(gpubench, *OF_OWN_ROW, x, index, nbytes=2 * x.nbytes + index.nbytes, items=n)
 
 
 @pytest.mark.gpubench(title="Random access")
@@ -71,15 +65,14 @@ def test_random_access(gpubench, n):
     measure(gpubench, torch.take, np.take, x, order, nbytes=2 * x.nbytes + order.nbytes, items=n)
 
 
-def scatter_add(target, index, values):
-    return torch.scatter_add(target, 0, index, values)
-
-
 def numpy_scatter_add(target, index, values):
     """Return a new array, as torch's function does."""
     result = target.copy()
     np.add.at(result, index, values)
     return result
+
+
+SCATTER_ADD = (lambda target, index, values: torch.scatter_add(target, 0, index, values)), numpy_scatter_add
 
 
 @pytest.mark.gpubench(title="Scatter-add")
@@ -88,22 +81,17 @@ def test_scatter_add(gpubench, n):
     """n values, added into 65,536 bins: a weighted histogram, or the messages to a graph's nodes."""
     target, index, values = gpubench.randn(BINS), gpubench.randint(BINS, (n,)), gpubench.randn(n)
     work = {"items": n, "flops": n, "nbytes": 2 * target.nbytes + index.nbytes + values.nbytes}
-    measure(gpubench, scatter_add, numpy_scatter_add, target, index, values, **work)
+    measure(gpubench, *SCATTER_ADD, target, index, values, **work)
 
 
-def sorted_values(x):
-    return torch.sort(x).values
-
-
-def numpy_sorted_values(x):
-    return x[np.argsort(x)]
+SORTED = (lambda x: torch.sort(x).values), (lambda x: x[np.argsort(x)])  # with their places
 
 
 @pytest.mark.gpubench(title="Sort")
 @pytest.mark.gpubench_sweep("n", glance=[10**6], **COUNTS)
 def test_sort(gpubench, n):
     x = gpubench.randn(n)
-    measure(gpubench, sorted_values, numpy_sorted_values, x, nbytes=2 * x.nbytes, items=n)
+    measure(gpubench, *SORTED, x, nbytes=2 * x.nbytes, items=n)
 
 
 @pytest.mark.gpubench(title="Sort, values alone")
@@ -111,11 +99,7 @@ def test_sort(gpubench, n):
 def test_sort_values(gpubench, n):
     """The sorted values are needed, but not their indices: NumPy doesn't compute them; torch, with one sort, does."""
     x = gpubench.randn(n)
-    measure(gpubench, sorted_values, np.sort, x, nbytes=2 * x.nbytes, items=n)
-
-
-def largest(scores):
-    return torch.topk(scores, KEPT).values
+    measure(gpubench, SORTED[0], np.sort, x, nbytes=2 * x.nbytes, items=n)
 
 
 def numpy_largest(scores):
@@ -125,13 +109,16 @@ def numpy_largest(scores):
     return np.take_along_axis(values, np.argsort(values)[..., ::-1], -1)
 
 
+LARGEST = (lambda scores: torch.topk(scores, KEPT).values), numpy_largest
+
+
 @pytest.mark.gpubench(title="Top-k", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[64, 1024], full=[1, 8, 64, 512, 1024])
 def test_topk(gpubench, batch):
     """The 50 largest of 50,257 scores: the cost of sampling the next token."""
     scores = gpubench.randn(batch, VOCABULARY)
     work = {"nbytes": scores.nbytes + batch * KEPT * scores.element_size(), "items": batch, "unit": "row"}
-    measure(gpubench, largest, numpy_largest, scores, **work)
+    measure(gpubench, *LARGEST, scores, **work)
 
 
 @pytest.mark.gpubench(title="Unique values")

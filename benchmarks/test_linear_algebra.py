@@ -45,11 +45,7 @@ def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None)
     call.applies_variant = True
     work = {"flops": batch * flops, "nbytes": nbytes or sum(t.nbytes for t in tensors), "items": batch}
     if check is not True:
-        reference, given = check, inputs[0]
-
-        def check(*args):
-            return reference(linalg, given, *map(in_double, args), dtype=gpubench.case.dtype)
-
+        check = partial(check, linalg, inputs[0], gpubench.case.dtype)
     gpubench.declare(check=check, unit="matrix", **work)
     gpubench(call, *inputs)
 
@@ -66,8 +62,36 @@ def require_equal(what, left, right, dtype):
         raise WrongAnswer(f"wrong result: {what}: relative error {error:.3g} (tolerance {allowed:.3g})")
 
 
-def require_orthogonal(columns, dtype):
-    require_equal("orthogonality", columns.mT @ columns, torch.eye(columns.shape[-1], dtype=torch.float64), dtype)
+PRODUCTS = {
+    "qr": lambda q, r: (q @ r, q),
+    "svd": lambda u, s, vh: ((u * s[..., None, :]) @ vh, u, vh.mT),
+    "eigh": lambda values, vectors: ((vectors * values[..., None, :]) @ vectors.mT, vectors),
+}
+"""Functions of the factors of each decomposition: their product, and the matrices with orthogonal columns."""
+
+
+def unique_part(name, linalg, a):
+    """Return the part of a decomposition that is unique, of QR up to signs."""
+    if name == "qr":
+        return abs(linalg.qr(a)[1].diagonal(0, -2, -1))
+    return linalg.svd(a, full_matrices=False)[1] if name == "svd" else linalg.eigh(a)[0]
+
+
+def reference(name, linalg, given, dtype, a):
+    """Return the unique part of a matrix in float64. Raises WrongAnswer unless the factors that a library makes of the
+    ``given`` matrix have this product, and orthogonal columns."""
+    terms = {"full_matrices": False} if name == "svd" else {}
+    product, *orthogonal = PRODUCTS[name](*map(in_double, getattr(linalg, name)(given, **terms)))
+    a = in_double(a)
+    require_equal("product", product, a, dtype)
+    for columns in orthogonal:
+        ones = torch.eye(columns.shape[-1], dtype=torch.float64)
+        require_equal("orthogonality", columns.mT @ columns, ones, dtype)
+    return unique_part(name, torch.linalg, a)
+
+
+def decompose(gpubench, name, a, **work):
+    measure(gpubench, partial(unique_part, name), a, check=partial(reference, name), **work)
 
 
 @pytest.mark.gpubench(title="Linear solve")
@@ -90,35 +114,12 @@ def test_cholesky(gpubench, batch, n):
     measure(gpubench, lambda linalg, a: linalg.cholesky(a), a, flops=n**3 / 3, batch=batch, nbytes=2 * a.nbytes)
 
 
-def qr(linalg, a):
-    return abs(linalg.qr(a)[1].diagonal(0, -2, -1))
-
-
-def qr_reference(linalg, given, a, *, dtype):
-    q, r = map(in_double, linalg.qr(given))
-    require_equal("Q R", q @ r, a, dtype)
-    require_orthogonal(q, dtype)
-    return qr(torch.linalg, a)
-
-
 @pytest.mark.gpubench(title="QR")
 @SHAPES
 def test_qr(gpubench, batch, n):
     """Q and R; the diagonal of R is unique up to signs."""
     a = square(gpubench, batch, n)
-    measure(gpubench, qr, a, check=qr_reference, flops=8 * n**3 / 3, batch=batch, nbytes=3 * a.nbytes)
-
-
-def svd(linalg, a):
-    return linalg.svd(a, full_matrices=False)[1]
-
-
-def svd_reference(linalg, given, a, *, dtype):
-    u, s, vh = map(in_double, linalg.svd(given, full_matrices=False))
-    require_equal("U S V", (u * s[..., None, :]) @ vh, a, dtype)
-    require_orthogonal(u, dtype)
-    require_orthogonal(vh.mT, dtype)
-    return svd(torch.linalg, a)
+    decompose(gpubench, "qr", a, flops=8 * n**3 / 3, batch=batch, nbytes=3 * a.nbytes)
 
 
 @pytest.mark.gpubench(title="SVD")
@@ -126,18 +127,7 @@ def svd_reference(linalg, given, a, *, dtype):
 def test_svd(gpubench, batch, n):
     """Singular values and both sets of vectors; the values are unique."""
     a = square(gpubench, batch, n)
-    measure(gpubench, svd, a, check=svd_reference, flops=8 * n**3 / 3 + 4 * n**3, batch=batch, nbytes=3 * a.nbytes)
-
-
-def eigh(linalg, a):
-    return linalg.eigh(a)[0]
-
-
-def eigh_reference(linalg, given, a, *, dtype):
-    values, vectors = map(in_double, linalg.eigh(given))
-    require_equal("V D V'", (vectors * values[..., None, :]) @ vectors.mT, a, dtype)
-    require_orthogonal(vectors, dtype)
-    return eigh(torch.linalg, a)
+    decompose(gpubench, "svd", a, flops=8 * n**3 / 3 + 4 * n**3, batch=batch, nbytes=3 * a.nbytes)
 
 
 @pytest.mark.gpubench(title="Eigenvectors")
@@ -145,8 +135,7 @@ def eigh_reference(linalg, given, a, *, dtype):
 def test_eigh(gpubench, batch, n):
     """Eigenvalues and eigenvectors of a symmetric matrix; the values are unique."""
     g = square(gpubench, batch, n)
-    work = {"flops": 10 * n**3 / 3, "batch": batch, "nbytes": 2 * g.nbytes}
-    measure(gpubench, eigh, (g + g.mT) / 2, check=eigh_reference, **work)
+    decompose(gpubench, "eigh", (g + g.mT) / 2, flops=10 * n**3 / 3, batch=batch, nbytes=2 * g.nbytes)
 
 
 def lstsq(linalg, a, b):

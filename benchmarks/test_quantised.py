@@ -9,23 +9,16 @@ import pytest
 import torch
 
 from gpubench.devices import CPU
-from gpubench.errors import Unmeasurable
 from gpubench.measure import budget
 from gpubench.measure.clock import DeviceClock, repeat
+
+from .libraries import required
 
 SMALL = 256  # size n at which a product is tried
 pytestmark = [
     pytest.mark.gpubench(kind="other_matmul", size="n", dtypes=["bfloat16"]),
     pytest.mark.gpubench_sweep("n", smoke=[64], quick=[1024, 4096], full=[512, 1024, 2048, 4096, 8192]),
 ]
-
-
-def whole_sums(a, b):
-    return torch._int_mm(a, b)
-
-
-def scaled_sums(a, b, scale_a, scale_b):
-    return torch._scaled_mm(a, b, scale_a, scale_b, out_dtype=torch.bfloat16)
 
 
 def exactly(a, b, *_):
@@ -39,10 +32,8 @@ def require(gpubench, product, n, *operands):
     home = CPU if gpubench.home.simulated else gpubench.home
     small, clock = min(n, SMALL), DeviceClock([home])
     few = [each if each.dim() < 2 else each[:small, :small] for each in operands]
-    try:
+    with required("such product"):
         call_s = min(repeat(lambda: product(*few), clock, least=1, most=3, seconds=0.1))
-    except (AttributeError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise Unmeasurable(f"no such product here: {' '.join(str(error).split())[:120]}") from None
     if not home.accelerator:
         budget.require(call_s * (n / small) ** 3, f"estimated from n = {small}", gpubench.allowance, slack=budget.SLACK)
 
@@ -57,7 +48,7 @@ def multiply(gpubench, product, n, *operands):
 def test_int8(gpubench, n):
     """Integers from -127 to 127, sums in 32 bits. The right side is stored by columns, as tensor cores read it."""
     a, b = ((gpubench.randint(255, (n, n)) - 127).to(torch.int8) for _ in range(2))
-    multiply(gpubench, whole_sums, n, a, b.t())
+    multiply(gpubench, lambda *each: torch._int_mm(*each), n, a, b.t())
 
 
 @pytest.mark.gpubench(title="Product in fp8")
@@ -66,4 +57,4 @@ def test_fp8(gpubench, n):
     published rates are with it."""
     a, b = (gpubench.randn(n, n, dtype=torch.float32).to(torch.float8_e4m3fn) for _ in range(2))
     scale = gpubench.empty(1, dtype=torch.float32).fill_(1)
-    multiply(gpubench, scaled_sums, n, a, b.t(), scale, scale)
+    multiply(gpubench, lambda *each: torch._scaled_mm(*each, out_dtype=torch.bfloat16), n, a, b.t(), scale, scale)

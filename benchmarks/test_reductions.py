@@ -29,23 +29,19 @@ def numpy_softmax(x):
     return result
 
 
-def layer_norm(x, weight, bias):
-    return F.layer_norm(x, (COLUMNS,), weight, bias)
-
-
 def numpy_layer_norm(x, weight, bias):
     centred = x - x.mean(-1, keepdims=True)
     variance = np.einsum("ij,ij->i", centred, centred)[:, None] / COLUMNS
     return centred / np.sqrt(variance + 1e-5) * weight + bias
 
 
-def rms_norm(x, weight):
-    return F.rms_norm(x, (COLUMNS,), weight)
-
-
 def numpy_rms_norm(x, weight):
     square = np.einsum("ij,ij->i", x, x)[:, None] / COLUMNS
     return x / np.sqrt(square + np.finfo(x.dtype).eps) * weight
+
+
+LAYER_NORM = (lambda x, weight, bias: F.layer_norm(x, (COLUMNS,), weight, bias)), numpy_layer_norm
+RMS_NORM = (lambda x, weight: F.rms_norm(x, (COLUMNS,), weight)), numpy_rms_norm
 
 
 def numpy_cross_entropy(scores, labels):
@@ -65,7 +61,7 @@ def test_softmax(gpubench, rows):
 def test_layer_norm(gpubench, rows):
     x, weight, bias = gpubench.randn(rows, COLUMNS), gpubench.randn(COLUMNS), gpubench.randn(COLUMNS)
     work = {"nbytes": 2 * x.nbytes + 2 * weight.nbytes, "items": rows, "unit": "row"}
-    measure(gpubench, layer_norm, numpy_layer_norm, x, weight, bias, **work)
+    measure(gpubench, *LAYER_NORM, x, weight, bias, **work)
 
 
 @pytest.mark.gpubench(title="RMS norm")
@@ -73,7 +69,7 @@ def test_layer_norm(gpubench, rows):
 def test_rms_norm(gpubench, rows):
     x, weight = gpubench.randn(rows, COLUMNS), gpubench.randn(COLUMNS)
     work = {"nbytes": 2 * x.nbytes + weight.nbytes, "items": rows, "unit": "row"}
-    measure(gpubench, rms_norm, numpy_rms_norm, x, weight, **work)
+    measure(gpubench, *RMS_NORM, x, weight, **work)
 
 
 @pytest.mark.gpubench(title="Argmax")

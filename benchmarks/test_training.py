@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gpubench.measure.data import Data, reference_data
+from gpubench.measure.data import Data
 
 from . import models, training
 
@@ -21,23 +21,23 @@ LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
 def train(gpubench, name, batch, optimizer="sgd", pieces=1, scaled=False, flops=None, **options):
     """Time a training step; its loss and gradients are compared with float64 on the CPU. ``scaled`` is mixed precision:
     products in float16, weights in float32, gradients scaled."""
-    data, variant, task = gpubench.data, gpubench.variant, training.TASKS[name]
-    if scaled:
-        data, variant = Data(gpubench.home, torch.float32, data.seed), "autocast float16"
-    learner = training.trainer(name, data, batch // pieces, rows=batch, update=optimizer, variant=variant, **options)
-    learner.accumulates = pieces > 1
+    task, variant = training.TASKS[name], "autocast float16" if scaled else gpubench.variant
 
-    def reference():
-        exact = training.trainer(name, reference_data(gpubench.data.seed), batch, update=optimizer, **options)
-        return training.verify_step(learner, exact, tolerance)
+    def fresh(data):
+        data, rows = Data(data.home, torch.float32, data.seed) if scaled else data, batch // pieces
+        learner = training.trainer(name, data, rows, rows=batch, update=optimizer, variant=variant, **options)
+        learner.accumulates = pieces > 1
+        return learner
+
+    def exact(data):
+        return training.trainer(name, data, batch, update=optimizer, **options)
 
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
     if task.batch_norm:
         tolerance = math.inf  # the statistics of a small batch amplify rounding to percents
-    unit = "token" if task.tokens else "sample"
-    gpubench.declare(check=reference, items=batch * (task.tokens or 1), unit=unit, flops=flops)
-    gpubench(learner.step)
+    work = {"items": batch * (task.tokens or 1), "unit": "token" if task.tokens else "sample", "flops": flops}
+    training.measure(gpubench, fresh, exact, tolerance, **work)
 
 
 def not_for_a_quick_run(gpubench):
@@ -130,15 +130,6 @@ def test_tabular(gpubench):
     def fresh(data):
         return training.trainer("tabular", data, training.TABULAR_BATCH, update="adam", **training.TABULAR)
 
-    epochs = training.TABULAR_EPOCHS
-    losses = training.loss_curve(fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed)), epochs)
-    if gpubench.first:
-        training.require_task_learned(losses, gpubench.data.seed)
-    gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
-    learner = fresh(gpubench.data)
-
-    def reference():
-        return training.verify_step(learner, fresh(reference_data(gpubench.data.seed)))
-
-    gpubench.declare(check=reference, items=training.TABULAR_ROWS, unit="sample", steps=epochs)
-    gpubench(learner.step)
+    gpubench.parallel = {"method": "single", "devices": 1}
+    work = {"items": training.TABULAR_ROWS, "unit": "sample", "epochs": training.TABULAR_EPOCHS}
+    training.measure(gpubench, fresh, **work)

@@ -15,6 +15,11 @@ pytestmark = [
 MEMORY = pytest.mark.parametrize(("memory", "non_blocking"), [("pageable", False), ("pinned", False), ("pinned", True)])
 
 
+def copy(gpubench, target, source, *how, times=1, devices=()):
+    gpubench.declare(nbytes=times * target.nbytes, items=target.numel(), devices=devices)
+    gpubench(torch.Tensor.copy_, target, source, *how)
+
+
 def in_memory(gpubench, memory, tensor):
     if gpubench.home.shares_memory:
         pytest.skip("an integrated GPU works in the CPU's memory: nothing need be copied")
@@ -25,49 +30,38 @@ def in_memory(gpubench, memory, tensor):
 @MEMORY
 def test_host_to_device(gpubench, memory, non_blocking, nbytes):
     source = in_memory(gpubench, memory, gpubench.host.randn(nbytes // 4))
-    target = gpubench.empty(nbytes // 4)
-    gpubench.declare(nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
-    gpubench(torch.Tensor.copy_, target, source, non_blocking)
+    copy(gpubench, gpubench.empty(nbytes // 4), source, non_blocking, devices=["cpu"])
 
 
 @pytest.mark.gpubench(title="Copy from the device", devices="accelerator")
 @MEMORY
 def test_device_to_host(gpubench, memory, non_blocking, nbytes):
     target = in_memory(gpubench, memory, gpubench.host.empty(nbytes // 4))
-    source = gpubench.randn(nbytes // 4)
-    gpubench.declare(nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
-    gpubench(torch.Tensor.copy_, target, source, non_blocking)
+    copy(gpubench, target, gpubench.randn(nbytes // 4), non_blocking, devices=["cpu"])
 
 
 @pytest.mark.gpubench(title="Copy within the device")
 def test_within_device(gpubench, nbytes):
     """A copy in the device's own memory: on a CPU, what memcpy reaches. Traffic is read + write."""
     source = gpubench.randn(nbytes // 4)
-    target = gpubench.empty(nbytes // 4)
-    gpubench.declare(nbytes=2 * nbytes, items=nbytes // 4)
-    gpubench(torch.Tensor.copy_, target, source)
+    copy(gpubench, gpubench.empty(nbytes // 4), source, times=2)
 
 
 @pytest.mark.gpubench(title="Copy between devices", devices="two accelerators")
 def test_between_devices(gpubench, nbytes):
-    source = gpubench.randn(nbytes // 4)
-    target = gpubench.neighbour.empty(nbytes // 4)
-    gpubench.declare(nbytes=nbytes, items=nbytes // 4, devices=[str(gpubench.neighbour.home)])
-    gpubench(torch.Tensor.copy_, target, source)
+    source, there = gpubench.randn(nbytes // 4), gpubench.neighbour
+    copy(gpubench, there.empty(nbytes // 4), source, devices=[str(there.home)])
 
 
-def create_there(count, device):
-    return torch.zeros(count, device=device)
-
-
-def create_and_move(count, device):
-    return torch.zeros(count).to(device)
+CREATE = {
+    "device": lambda count, device: torch.zeros(count, device=device),
+    "host": lambda count, device: torch.zeros(count).to(device),
+}
 
 
 @pytest.mark.gpubench(title="Create on the device")
-@pytest.mark.parametrize("place", ["device", "host"])
+@pytest.mark.parametrize("place", [*CREATE])
 def test_create(gpubench, place, nbytes):
     """Zeros made on the device, or made on the host and copied, which shows why device= belongs in the factory call."""
-    make = create_there if place == "device" else create_and_move
     gpubench.declare(nbytes=nbytes, items=nbytes // 4, check=lambda n, _: torch.zeros(n))
-    gpubench(make, nbytes // 4, gpubench.device)
+    gpubench(CREATE[place], nbytes // 4, gpubench.device)

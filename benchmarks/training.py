@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -87,7 +88,7 @@ TASKS = {
     "llama_10M": _language(lambda: models.llama("10M"), 16_000, 32),
     "deep_mlp": Task(models.deep_mlp, _normal(512), _scores(512), nn.functional.mse_loss),
     "linear": Task(lambda: nn.Linear(5, 2), _normal(5), _scores(2), nn.functional.mse_loss),
-    "tabular": Task(models.tabular, _normal(13), _prices, nn.functional.mse_loss),
+    "tabular": Task(partial(models.mlp, 13, 16, 1, 32), _normal(13), _prices, nn.functional.mse_loss),
 }
 TABULAR_ROWS, TABULAR_BATCH, TABULAR_EPOCHS = 506, 128, 100
 TABULAR: dict[str, Any] = {"rows": TABULAR_ROWS, "rate": 0.01}
@@ -201,24 +202,25 @@ def relative_error(vector: torch.Tensor, reference: torch.Tensor) -> float:
 
 def trainer(
     name: str, data: Data, batch: int, *, update: str = "sgd", variant: str = "eager", rate: float = 1e-3,
-    rows: int | None = None, **options: Any,
+    rows: int | None = None, wrap: Callable[[nn.Module], Any] | None = None, **options: Any,
 ) -> Trainer:  # fmt: skip
     """Return the trainer of a task, with ``rows`` rows of data (default: one batch) in batches of ``batch``. The
-    variant ``autocast`` may name its dtype, as ``autocast float16``, whose gradients are scaled."""
+    variant ``autocast`` may name its dtype, as ``autocast float16``, whose gradients are scaled. ``wrap`` makes the
+    network that is called."""
     built = network(name, data, **options)
     size = sum(parameter.nbytes for parameter in built.parameters())
     require_memory((MEMORY_PER_PARAMETER[update] - 1) * size, data.home)
     split = batches(name, data, rows or batch, batch)
     rule, (variant, _, half) = optimizer(update, list(built.parameters()), rate), variant.partition(" ")
     autocast = (half or autocast_dtype(data.home)) if variant == "autocast" else None
-    called: Any = compiled(built) if variant == "compile" else built
-    return Trainer(called, TASKS[name].loss, split, rule, autocast=autocast)
+    wrap = compiled if variant == "compile" else wrap
+    return Trainer(wrap(built) if wrap else built, TASKS[name].loss, split, rule, autocast=autocast)
 
 
-def verify_step(learner: Trainer, reference: Trainer, tolerance: float = GRADIENT_TOLERANCE) -> torch.Tensor:
+def verify_step(learner: Any, reference: Any, tolerance: float = GRADIENT_TOLERANCE) -> torch.Tensor:
     """Return the loss of the reference's step. Raises :class:`WrongAnswer` if the gradients differ by more than
     ``tolerance``, relative in the L2 norm."""
-    loss = reference.step()
+    loss: torch.Tensor = reference.step()
     error = relative_error(learner.gradient(), reference.gradient())
     if not error <= tolerance:
         raise WrongAnswer(f"wrong gradient: relative L2 error {error:.3g}, allowed is {tolerance:g}")
@@ -244,3 +246,25 @@ def require_task_learned(losses: Sequence[float], seed: int) -> None:
     """Compare a loss curve of the tabular task with the float64 curve of one process on the CPU; raises WrongAnswer."""
     exact = trainer("tabular", reference_data(seed), TABULAR_BATCH, update="adam", **TABULAR)
     require_learning(losses, loss_curve(exact, TABULAR_EPOCHS))
+
+
+def measure(
+    gpubench: Any, fresh: Callable[[Data], Any], exact: Callable[[Data], Any] | None = None,
+    tolerance: float = GRADIENT_TOLERANCE, *, epochs: int | None = None, **work: Any,
+) -> None:  # fmt: skip
+    """Time a step of the learner that ``fresh`` makes of data. Its loss and gradients are compared with those of the
+    learner that ``exact``, or else ``fresh``, makes in float64 on the CPU. With ``epochs``, the number in the whole
+    tabular task, the loss curve of another learner is recorded."""
+    seed = gpubench.data.seed
+    if epochs:
+        losses = loss_curve(fresh(Data(gpubench.home, gpubench.dtype, seed)), epochs)
+        gpubench.parallel["losses"] = losses
+        if gpubench.first:
+            require_task_learned(losses, seed)
+    learner = fresh(gpubench.data)
+
+    def reference() -> torch.Tensor:
+        return verify_step(learner, (exact or fresh)(reference_data(seed)), tolerance)
+
+    gpubench.declare(check=reference, steps=epochs, **work)
+    gpubench(learner.step)

@@ -32,6 +32,7 @@ from .reducers import Block, Memory, Number, Owner, Uncopyable, plain_object, re
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, list, dict, tuple, set, frozenset})
 _ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__qualname__", "__module__", "__doc__")
+_MOST_FOLLOWED = 200  # Most functions of shared classes and modules whose code is read
 _GLOBAL_STEPS = {"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"}
 _REASONS = {
     name: reason
@@ -52,12 +53,14 @@ _REASONS = {
 @dataclass(frozen=True, slots=True)
 class CallCopy:
     """A copied call: ``function(*args, **kwargs)``. ``shared`` are the variables of classes and modules when the copy
-    was made; ``alive`` are copies of objects that the call refers to weakly."""
+    was made; ``alive`` are copies of objects that the call refers to weakly. ``computes``: whether it holds tensors or
+    arrays of the dtype that it was converted to."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     alive: list[Any] = field(default_factory=list, repr=False)
+    computes: bool = False
     shared: State = field(default_factory=lambda: State(()))
 
     def __call__(self) -> Any:
@@ -97,7 +100,8 @@ def copy_call(
     except Exception as error:
         message = " ".join(str(error).split())[:150]
         raise Uncopyable(f"the call can't be copied ({type(error).__name__}: {message})") from error
-    return CallCopy(function, args, named, pickler.memory.alive, State(pickler.owners.values()))
+    memory = pickler.memory
+    return CallCopy(function, args, named, memory.alive, memory.has_numbers(), State(pickler.owners.values()))
 
 
 @contextlib.contextmanager
@@ -137,6 +141,23 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozen
     return tuple(frozenset().union(*each) for each in named)  # type: ignore[return-value]
 
 
+def _imported(code: types.CodeType, variables: Mapping[str, Any]) -> list[Any]:
+    """Return the modules that code imports, also from its own package, if they are loaded."""
+    names = _names(code)[2]
+    return [sys.modules.get(name) for each in names for name in (each, f"{variables.get('__package__')}.{each}")]
+
+
+def _named_by(function: types.FunctionType) -> Iterator[Any]:
+    """Yield the globals that a function names, the attributes that it names of the user's modules among them, and the
+    modules that it imports."""
+    own, every, _ = _names(function.__code__)
+    yield from _imported(function.__code__, function.__globals__)
+    for value in (function.__globals__.get(name) for name in own):
+        yield value
+        if isinstance(value, types.ModuleType) and _is_users(value):
+            yield from (vars(value).get(name) for name in every)
+
+
 class _Pickler(pickle.Pickler):
     """Writes a call: ``numbered`` are the shared values and the blocks that the stream refers to; ``owners``, by id,
     the shared classes and the dictionaries of the shared modules, which a call may change."""
@@ -144,7 +165,7 @@ class _Pickler(pickle.Pickler):
     def __init__(self, stream: Any, dtype: Any, device: Any) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
         self.memory, self.numbered, self.owners = Memory(dtype, device), list[Any](), dict[int, Any]()
-        self._places, self._modules = dict[int, int](), dict[int, types.ModuleType]()
+        self._places, self._modules, self._followed = dict[int, int](), dict[int, types.ModuleType](), set[int]()
 
     def persistent_id(self, value: Any) -> int | None:
         """Return the number of a value that doesn't become bytes."""
@@ -196,15 +217,20 @@ class _Pickler(pickle.Pickler):
         return shared_value(value) if isinstance(reduced, str) else reduced
 
     def _own(self, value: Any) -> None:
-        """Note a shared class with its bases and the modules of its methods, or the module of a shared function."""
+        """Note a shared class with its bases, a function or a module, and those that a user's code names in turn."""
         if isinstance(value, type):
             for kind in value.__mro__:
                 if id(kind) not in self.owners and not is_stateless(kind):
                     self.owners[id(kind)] = kind
                     for method in vars(kind).values():
-                        self._own(getattr(method, "__func__", getattr(method, "fget", method)))
+                        self._own(getattr(method, "__func__", getattr(method, "fget", getattr(method, "func", method))))
         elif isinstance(value, types.FunctionType) and not is_stateless(value):
             self.owners.setdefault(id(value.__globals__), value.__globals__)
+            new = id(value) not in self._followed and len(self._followed) < _MOST_FOLLOWED
+            if new and not is_library(str(value.__module__)):
+                self._followed.add(id(value))
+                for each in (*_named_by(value), *(part for cell in value.__closure__ or () for part in _content(cell))):
+                    self._own(each)
         elif isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] not in LIBRARIES | OURS:
             self.owners.setdefault(id(vars(value)), vars(value))
 
@@ -228,10 +254,9 @@ class _Pickler(pickle.Pickler):
 
     def _named(self, code: types.CodeType, variables: dict[str, Any]) -> list[tuple[Number, dict[str, Any]]]:
         """Return the copied dictionaries of modules with the values that code names."""
-        own, every, imported = _names(code)
-        for name in imported:
-            self._own(sys.modules.get(name))
-            self._own(sys.modules.get(f"{variables.get('__package__')}.{name}"))
+        own, every, _ = _names(code)
+        for module in _imported(code, variables):
+            self._own(module)
         found, queue, known = [], [(variables, own)], set()
         while queue:
             variables, names = queue.pop()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import math
 import operator
 import re
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -190,12 +192,28 @@ def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def leaves(*values: Any) -> list[Any]:
-    """Return the leaves of nested containers; one leaf is a long list, tuple or dictionary of numbers, and a value that
-    is nested more deeply than Python recurses."""
+    """Return the leaves of nested containers and dataclasses; one leaf is a long list, tuple or dictionary of numbers,
+    and a value that is nested more deeply than Python recurses."""
     try:
-        return list(pytree.tree_leaves(values, is_leaf=_is_long))
+        found, opened = list[Any](pytree.tree_leaves(values, is_leaf=_is_long)), set[int]()
     except RecursionError:
         return list(values) if len(values) == 1 else [leaf for value in values for leaf in leaves(value)]
+    for leaf in found:  # which grows meanwhile
+        if id(leaf) not in opened and (parts := _parts(leaf)) is not None:
+            opened.add(id(leaf))
+            found += pytree.tree_leaves(parts, is_leaf=_is_long)
+    return [leaf for leaf in found if id(leaf) not in opened]
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """Return the parts of a dataclass, a namespace, or a container of a class that torch lacks; else None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, each.name, None) for each in dataclasses.fields(value)]
+    if isinstance(value, types.SimpleNamespace):
+        return [*vars(value).values()]
+    if type(value) in (list, tuple, dict) or not isinstance(value, list | tuple | dict) or _is_long(value):
+        return None
+    return [*value.values()] if isinstance(value, dict) else [*value]
 
 
 def _is_long(value: Any) -> bool:

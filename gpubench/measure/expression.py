@@ -35,7 +35,8 @@ from ..errors import GpubenchError, TooLarge, UsageError
 from ..runfile import quantities
 from ..runfile.options import DTYPES
 from .copies import CallCopy, copy_call, restored_random_streams
-from .data import MEMORY_SHARE, as_tensor, factory_defaults, uncompiled
+from .data import MEMORY_SHARE, factory_defaults, uncompiled
+from .outputs import Output, error_of, outputs, pairs
 
 if TYPE_CHECKING:
     from .clock import Bound
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 _MAKERS = ("randn", "rand", "randint", "empty", "module")  # Methods of the fixture, which expressions use by name
 _KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *_MAKERS)  # Names of every expression and its setup
 _MOST_CHARACTERS, _MOST_SIZES = 1000, 200  # of an expression, whose whole text is its name
-_LONGEST_COMPARED_S, _MOST_COMPARED = 1.0, 100
-"""Longest seconds of a call, to compare its result with another expression's, and most tensors and numbers of it."""
+_LONGEST_COMPARED_S = 1.0  # Longest seconds of a call, to compare its result with another expression's
 _AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _IN_SHELL, _IN_PYTHON = (
     ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup", "--dtype {}"),
@@ -346,35 +346,32 @@ def advising() -> Iterator[None]:
 def difference_of(calls: Sequence[Callable[[], Any]], other: str) -> str:
     """Make two calls, and return how the first one's result differs in shape or values from the ``other``'s; empty if
     it doesn't, or can't be compared."""
-    results: list[list[torch.Tensor]] = []
+    results: list[list[Output]] = []
     with contextlib.suppress(Exception), uncompiled():  # the result of a call can raise anything
         for call in calls:
             with restored_random_streams():
                 torch.manual_seed(0)
                 began_s = time.perf_counter()
-                leaves = pytree.tree_leaves(call())
-            if time.perf_counter() - began_s > _LONGEST_COMPARED_S or len(leaves) > _MOST_COMPARED:
+                result = call()
+            if time.perf_counter() - began_s > _LONGEST_COMPARED_S:
                 return ""
-            results.append([as_tensor(leaf).detach().to_dense() for leaf in leaves])
-        if len({len(leaves) for leaves in results}) > 1:
+            results.append(outputs(result))
+        if len({len(found) for found in results}) > 1 and all(results):
             count = quantities.counted(len(results[0]), "part")
             return f"the result has {count}, that of {other} has {len(results[1])}"
-        return next(filter(None, map(partial(_difference, other), *results)), "") if results else ""
+        return next(filter(None, itertools.starmap(partial(_difference, other), pairs(*results))), "")
     return ""
 
 
 def _difference(other: str, found: torch.Tensor, expected: torch.Tensor) -> str:
-    """Return how the tensors differ beyond the square root of their dtype's precision; empty if they don't."""
+    """Return how the numbers differ beyond the square root of their dtype's precision; empty if they don't."""
     if found.shape != expected.shape:
         return f"the result has the shape {tuple(found.shape)}, that of {other} {tuple(expected.shape)}"
-    dtypes = [each.dtype for each in (found, expected) if each.is_floating_point() or each.is_complex()]
-    share = max((torch.finfo(dtype).eps ** 0.5 for dtype in dtypes), default=0.0)
-    a, b = (each.to(torch.complex128 if each.is_complex() else torch.float64) for each in (found, expected))
-    largest = float(b.abs().nan_to_num(0.0, 0.0).max()) if b.numel() else 0.0
-    if torch.isclose(a, b, rtol=share, atol=share * largest, equal_nan=True).all():
+    floats = [each.dtype for each in (found, expected) if each.is_floating_point()]
+    error = error_of(found, expected)
+    if error <= max((torch.finfo(dtype).eps ** 0.5 for dtype in floats), default=0.0):
         return ""
-    off = float((a - b).abs().nan_to_num(math.inf).max())
-    return f"the result differs from that of {other} by up to {off:.2g}, of values up to {largest:.2g}"
+    return f"the result differs from that of {other}: relative error {error:.2g}"
 
 
 def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any], list[str], str]:
@@ -385,15 +382,10 @@ def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any
     names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
     out = target if (target := _written(body)) in names else ""
     names = [name for name in names if name != out]
-    match body[-1]:
-        case ast.Expr(value):
-            body = [*body[:-1], ast.Return(value)]
-        case ast.Assign(targets=[last, *_]) | ast.AugAssign(last) | ast.AnnAssign(last):
-            body = [*body, *ast.parse(f"return {ast.unparse(last)}").body]
     awaits = bool(compile(text.strip(), "<expression>", "exec", _AWAITING).co_flags & inspect.CO_COROUTINE)
     head = f"{'async ' * awaits}def expression({', '.join([*names, *(['*', 'out'] if out else [])])}): "
     definition: Any = ast.parse(head + (f"{out} = out" if out else "pass")).body[0]
-    definition.body += body
+    definition.body += _returning(body)
     made: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec"), namespace, made)
     function: Any = made["expression"]
@@ -403,6 +395,18 @@ def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any
         return loop.run_until_complete(function(*args, **kwargs))
 
     return run_to_its_end if awaits else function, names, out
+
+
+def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements that return the value of the last one, or the target that it assigns to."""
+    match body[-1]:
+        case ast.Expr(value):
+            return [*body[:-1], ast.Return(value)]
+        case ast.Assign(targets=[last, *_]) | ast.AugAssign(last) | ast.AnnAssign(last):
+            return [*body, *ast.parse(f"return {ast.unparse(last)}").body]
+        case ast.With() | ast.AsyncWith() as block:
+            block.body = _returning(block.body)
+    return body
 
 
 def _execute(source: str, name: str, namespace: dict[str, Any]) -> None:

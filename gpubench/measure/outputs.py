@@ -18,8 +18,8 @@ from .copies import CallCopy
 from .data import bare_tensors, dispatch_mode, is_array, leaves, require_memory, tensors, uncompiled
 
 _MOST_OUTPUTS = 10_000  # their comparison takes seconds
-_FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr__"}
-"""Methods and properties of tensors with values that depend on the dtype or the place in memory."""
+_FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr", "nan_to_num"}
+"""Methods and properties of tensors, without underscores at the end, that depend on the dtype or the place in memory."""
 _RANKS = {"linalg_matrix_rank", "linalg_lstsq"}  # Functions that count the singular values above the dtype's epsilon
 _VECTORS: dict[str, dict[int, bool]] = {
     "_linalg_svd": {0: False, 2: True},
@@ -50,21 +50,27 @@ class Output(NamedTuple):
 
 def elements(*values: Any) -> int:
     """Return the number of elements of all tensors and arrays in these values, without the parameters of modules."""
-    arrays = [leaf for leaf in leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
+    arrays = [leaf for leaf in leaves(values) if is_array(leaf) or _is_like_an_array(leaf)]
     return sum(t.numel() for t in bare_tensors(values)) + sum(int(math.prod(array.shape)) for array in arrays)
+
+
+def _is_like_an_array(value: Any) -> bool:
+    """Whether the value is a number of NumPy, a table of pandas or their like."""
+    return hasattr(type(value), "__array__") and not (isinstance(value, torch.Tensor) or is_array(value))
 
 
 def outputs(result: Any) -> list[Output]:
     """Return each tensor, array, number and long list of numbers in a result. Raises :class:`Incomparable`."""
-    found = [output for leaf in leaves(result) for output in _outputs_of(leaf)]
-    if len(found) > _MOST_OUTPUTS:
-        raise Incomparable(f"the result has {len(found)} parts: too many to compare")
-    return found
+    parts = leaves(result)
+    if len(parts) > _MOST_OUTPUTS:
+        raise Incomparable(f"the result has {len(parts)} parts: too many to compare")
+    return [output for part in parts for output in _outputs_of(part)]
 
 
 def _outputs_of(leaf: Any) -> list[Output]:
+    leaf = np.asarray(leaf) if _is_like_an_array(leaf) else leaf
     kind, dtype = type(leaf).__name__, str(getattr(leaf, "dtype", "")).removeprefix("torch.")
-    if isinstance(leaf, bool | int | float | complex | list | tuple | dict | np.ndarray | np.generic):
+    if isinstance(leaf, bool | int | float | complex | list | tuple | dict | np.ndarray):
         try:
             array = np.asarray(list(leaf.values()) if isinstance(leaf, dict) else leaf)
         except ValueError as error:
@@ -216,7 +222,7 @@ def _noting() -> Any:
             name = getattr(function, "__name__", "")
             self._seen.ranks |= name in _RANKS
             name = getattr(function.__self__, "__name__", "") if name == "__get__" else name
-            self._seen.format |= name in _FORMAT
+            self._seen.format |= name.rstrip("_") in _FORMAT
             for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
                 if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                     self._seen.dtypes[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1

@@ -120,6 +120,10 @@ class Memory:
             return dtype
         return self.dtype.to_complex() if dtype.is_complex else self.dtype
 
+    def has_numbers(self) -> bool:
+        """Whether any copy has the dtype to which numbers are converted."""
+        return any(each.convert or "float64" in each.views for each in self._blocks.values())
+
     def total_bytes(self) -> int:
         """Return the bytes of all copies. Raises :class:`Uncopyable` if two blocks overlap."""
         for (device, start, nbytes), (other, after, _) in pairwise(sorted(place for place in self._blocks if place[2])):
@@ -170,6 +174,9 @@ def _array(memory: Memory, array: Any) -> Any:
     kind, dtype = type(array), array.dtype
     if dtype.hasobject:
         return array.__reduce_ex__(2)
+    parts = {part.base.str[1:] for part, *_ in (dtype.fields or {}).values()}
+    if memory.dtype and parts & {"f2", "f4", "c8"}:
+        raise Uncopyable("the call uses an array of records, whose numbers aren't converted")
     kind = np.ndarray if issubclass(kind, np.memmap) else kind
     block, place = memory.of_array(array)
     strides, width, number = array.strides, dtype.itemsize, {"f": 8, "c": 16}.get(dtype.kind, 0)
@@ -285,7 +292,9 @@ def _special(memory: Memory, tensor: Any, kind: Any) -> Any:
     if torch.nn.parameter.is_lazy(tensor):
         terms = {"requires_grad": requires} if issubclass(kind, torch.nn.Parameter) else {}
         return partial(kind, dtype=dtype, device=device, **terms), ()
-    if torch._is_functional_tensor(tensor) or any(each.__name__ == "FakeTensor" for each in kind.__mro__):
+    if any(each.__name__ == "FakeTensor" for each in kind.__mro__):
+        return lambda: tensor, ()  # without data, as in the notes of an exported program
+    if torch._is_functional_tensor(tensor):
         raise Uncopyable(f"the call uses a tensor without data ({kind.__name__})")
     plain = kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
     if not tensor.is_leaf and not (layout == "torch.strided" and plain):
@@ -355,11 +364,14 @@ def _network(_: Memory, value: Any) -> Any:
 
 
 def _weak(memory: Memory, value: Any) -> Any:
+    kind, is_reference = type(value), isinstance(value, weakref.ref)
+    held = value() if is_reference else list(value) if isinstance(value, weakref.WeakSet) else dict(value)
+
     def make(copied: Any) -> Any:
         memory.alive.append(copied)
-        return weakref.ref(copied)
+        return weakref.ref(copied) if is_reference else kind(copied)
 
-    return shared_value(value) if value() is None else remade(make, value())
+    return shared_value(value) if held is None else remade(make, held)
 
 
 @functools.cache
@@ -378,8 +390,6 @@ def reducers() -> tuple[tuple[Any, Callable[[Memory, Any], Any]], ...]:
         (functools._lru_cache_wrapper, _cache),
         (types.CellType, lambda _, value: (types.CellType, ())),
         (types.MethodType, lambda _, value: (types.MethodType, (value.__func__, value.__self__))),
-        (weakref.ref, _weak),
-        (weakref.WeakKeyDictionary | weakref.WeakValueDictionary, lambda _, value: (type(value), (dict(value),))),
-        (weakref.WeakSet, lambda _, value: (type(value), (list(value),))),
+        (weakref.ref | weakref.WeakSet | weakref.WeakKeyDictionary | weakref.WeakValueDictionary, _weak),
         (types.MappingProxyType, lambda _, value: (types.MappingProxyType, (dict(value),))),
     )

@@ -151,6 +151,7 @@ class Reference:
     _allowed: float = 0.0
     _spread: float = 0.0
     _spent_s: float = 0.0
+    _computes: bool = False
     _alive: Any = None
     _runs: list[float] = field(default_factory=list)
     _streams: Any = field(default_factory=random_streams)
@@ -237,8 +238,8 @@ class Reference:
         call on a copy has."""
         if not (got or self._expected):
             raise Incomparable("the call returns no tensor and no number to compare")
-        if not (self.inputs or self.given or self.seen.dtypes["float64"] or self.seen.dtypes["complex128"]):
-            raise Incomparable("no tensor among the arguments to repeat the call with")
+        if not (self.inputs or self.given or self._computes or self.seen.dtypes["float64"]):
+            raise Incomparable("no tensor or array to repeat the call with")
         usual = {"float64": "float32" if self.precision == "tf32" else self.precision, "complex128": "complex64"}
         pairs = list(zip(got, self._wanted, strict=False))
         same = all(left.dtype in (usual.get(right.dtype, right.dtype), "") for left, right in pairs)
@@ -267,7 +268,7 @@ class Reference:
         reason, unwritten = "", any(each.unwritten for each in self._expected)
         while (miss := self._miss(got))[0]:
             if not (when or unwritten or reason):
-                self._require_values(got)
+                self._require_values(got, resized=miss[1])
             if not (when or unwritten or miss[1] or self._runs):
                 self._require_accuracy(got)
             if unwritten or not self._runs:
@@ -305,7 +306,7 @@ class Reference:
             return "the signs of a decomposition's vectors, and their order, are free"
         return "the same call gives another result each time"
 
-    def _require_values(self, got: list[Output]) -> None:
+    def _require_values(self, got: list[Output], resized: bool) -> None:
         """Raise Incomparable for sizes of a dtype, addresses, and random numbers of the system. Without an operator of
         torch, a number can only be one of these: ``len(pickle.dumps(x))``, ``id(x)``, ``secrets.randbelow(9)``."""
         plain = all(not each.dtype or (each.is_whole and each.values.numel() == 1) for each in got)
@@ -313,7 +314,7 @@ class Reference:
         ranks = self.seen.ranks and any(
             each.output.is_whole and each.miss(output.values) for each, output in zip(self._expected, got, strict=False)
         )
-        if not (self.seen.format or number or ranks):
+        if not (self.seen.format or number or ranks or resized):
             return
         own = self._run(own=True)
         if agree(got, own, self._allowed):
@@ -324,15 +325,19 @@ class Reference:
             raise Incomparable("the result depends on where the data lie in memory" if same else self._freedom)
 
     def _require_accuracy(self, got: list[Output]) -> None:
-        """Raise Incomparable if the call's own dtype on a CPU is as far from float64 as the result."""
-        errors = []
-        for each, left, right in zip(self._expected, got, self._run(own=True), strict=True):
+        """Raise Incomparable if the call's own dtype on a CPU is as far from float64 as the result, however far if no
+        run can show the rounding, since none of its operators is torch's."""
+        own, errors = self._run(own=True), list[float]()
+        unseen = not self.seen.dtypes.total() and agree(got, own, self._allowed)
+        for each, left, right in zip(self._expected, got, own, strict=True):
             if each.miss(left.values):
                 errors.append(error_of(left.values, each.output.values))
                 explained = 3 * error_of(right.values, each.output.values) + each.error
-                if each.output.is_whole or not errors[-1] <= min(LOOSEST[self._precision], explained):
+                near = not each.output.is_whole and errors[-1] <= min(LOOSEST[self._precision], explained)
+                if not (near or unseen):
                     return
-        raise Incomparable(f"{self.precision} differs by {max(errors):.2g} from float64, on a CPU too")
+        differs = f"{self.precision} differs by {max(errors):.2g} from float64, on a CPU too"
+        raise Incomparable(differs if math.isfinite(max(errors)) else _UNBOUNDED)
 
     @property
     def _precision(self) -> str:
@@ -366,6 +371,7 @@ class Reference:
             with poisoned(seen, rounded if steps else None, vary, most) if poison and not own else uncompiled():
                 result = call()
             if seen:
+                self._computes |= call.computes
                 seen.random |= str(random_streams()) != str(self._streams)
                 seen.random |= home is not None and str(home.random_state()) != str(stream)
             found = outputs(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -41,14 +42,14 @@ PAIRS = {
     "stencil": (science.heat_step, science.heat_step, (draw(40, 40),)),
     "resize": (science.resize, science.numpy_resize, (draw(2, 3, science.LARGE, science.LARGE),)),
     "blur": (science.blur, science.scipy_blur, (draw(2, 3, 50, 50), TAPS)),
-    "top-k": (irregular.largest, irregular.numpy_largest, (draw(3, 1000),)),
-    "scatter-add": (irregular.scatter_add, irregular.numpy_scatter_add, (draw(50), torch.arange(200) % 37, draw(200))),
-    "rows": (torch.nn.functional.embedding, irregular.numpy_rows, (torch.arange(200) % 37, draw(50, 8))),
-    "gather": (irregular.of_own_row, irregular.numpy_of_own_row, (draw(9, 50), torch.arange(90).view(9, 10) % 37)),
+    "top-k": (*irregular.LARGEST, (draw(3, 1000),)),
+    "scatter-add": (*irregular.SCATTER_ADD, (draw(50), torch.arange(200) % 37, draw(200))),
+    "rows": (*irregular.ROWS, (torch.arange(200) % 37, draw(50, 8))),
+    "gather": (*irregular.OF_OWN_ROW, (draw(9, 50), torch.arange(90).view(9, 10) % 37)),
     "sparse": (sparse.multiply, sparse.reference, SPARSE_AND_DENSE),
     "softmax": (reductions.softmax, reductions.numpy_softmax, (draw(3, 50),)),
-    "layer norm": (reductions.layer_norm, reductions.numpy_layer_norm, ROWS_WEIGHT_BIAS),
-    "rms norm": (reductions.rms_norm, reductions.numpy_rms_norm, ROWS_WEIGHT_BIAS[:2]),
+    "layer norm": (*reductions.LAYER_NORM, ROWS_WEIGHT_BIAS),
+    "rms norm": (*reductions.RMS_NORM, ROWS_WEIGHT_BIAS[:2]),
     "argmax": (reductions.argmax, reductions.numpy_argmax, (draw(3, 50),)),
     "cross-entropy": (torch.nn.functional.cross_entropy, reductions.numpy_cross_entropy, (draw(9, 50), CLASSES)),
 }
@@ -165,14 +166,14 @@ class Twisted:
 def test_factors_are_held_against_their_matrix(name: str, shape: tuple[int, ...]) -> None:
     matrix = draw(*shape)
     matrix = matrix + matrix.mT
-    reference = getattr(linear_algebra, f"{name}_reference")
-    expected = getattr(linear_algebra, name)(torch.linalg, matrix)
-    torch.testing.assert_close(reference(torch.linalg, matrix, matrix, dtype="float64"), expected)
+    reference = partial(linear_algebra.reference, name)
+    expected = linear_algebra.unique_part(name, torch.linalg, matrix)
+    torch.testing.assert_close(reference(torch.linalg, matrix, "float64", matrix), expected)
     for factor in (-1.0, 2.0):
         if name == "eigh" and factor < 0:
             continue  # the other sign is as good
         with pytest.raises(WrongAnswer, match="tolerance"):
-            reference(Twisted(factor), matrix, matrix, dtype="float64")
+            reference(Twisted(factor), matrix, "float64", matrix)
 
 
 @pytest.mark.parametrize("copy", [transfer.test_host_to_device, transfer.test_device_to_host])

@@ -126,7 +126,7 @@ def test_a_function_with_arguments_and_sizes():
     found = [(row["workload"], row.get("n"), row["check"]) for each in (made, network, one) for row in rows(each)]
     assert found == [
         ("time.mm", 4, "passed"), ("time.mm", 8, "passed"), ("time.Linear", None, "passed"),
-        ("time.lambda", None, "unchecked: no tensor among the arguments to repeat the call with"),
+        ("time.lambda", None, "unchecked: no tensor or array to repeat the call with"),
     ]  # fmt: skip
 
 

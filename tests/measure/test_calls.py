@@ -286,6 +286,40 @@ class Average:
         return x * self.ones(4, x.dtype)
 
 
+class Other:
+    value = None
+
+    def keep(self, x):
+        Other.value = keep_elsewhere(x)
+        return Other.value
+
+    @torch.no_grad()
+    def decorated(self, x):
+        return self.keep(x)
+
+
+def keep_elsewhere(x):
+    return held.keep(x)
+
+
+held = types.ModuleType("held")
+exec(
+    "value = None\ndef keep(x):\n    global value\n    value = x if value is None else 0.9 * value + x\n    return value",
+    vars(held),
+)
+
+
+@pytest.mark.parametrize("name", ["keep", "decorated"])
+def test_a_copied_call_leaves_alone_what_its_methods_reach_by_name(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "held", held)
+    layer = torch.nn.Module()
+    layer.forward = types.MethodType(lambda self, x: getattr(self.other, name)(x), layer)
+    layer.other = Other()
+    copied = copy_call(layer, (ROW,), {}, dtype=torch.float64)
+    assert copied().dtype == torch.float64
+    assert (Other.value, held.value) == (None, None)
+
+
 def state():
     attributes = {name: value for name, value in vars(Average).items() if not name.startswith("__")}
     return attributes, list(Average.history), total, dict(kept), Average.ones.cache_info().currsize

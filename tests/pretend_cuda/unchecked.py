@@ -91,9 +91,9 @@ def _gather_object(each, gathered=None, dst=0, group=None):
 
 
 Preparation._reference = _unchecked
-distributed.TrainingJob.check = lambda job: _unchecked(job.gradient())
+distributed.Training.check = lambda job: _unchecked(job.gradient())
 training.require_learning = lambda *_: None
 training.loss_curve = _numbers(training.loss_curve)
-distributed.TrainingJob.record = _numbers(distributed.TrainingJob.record)
+distributed.Training.record = _numbers(distributed.Training.record)
 ranks._decide_on_rank_0 = _decide_on_rank_0
 dist.send_object_list, dist.recv_object_list, dist.gather_object = _send_object_list, _recv_object_list, _gather_object
