@@ -19,7 +19,7 @@ from .data import bare_tensors, dispatch_mode, is_array, leaves, require_memory,
 
 _MOST_OUTPUTS = 10_000  # their comparison takes seconds
 _FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr", "nan_to_num"}
-"""Methods and properties of tensors, without underscores at the end, that depend on the dtype or the place in memory."""
+"""Methods and properties of tensors, without the last underscores, that depend on the dtype or the place in memory."""
 _RANKS = {"linalg_matrix_rank", "linalg_lstsq"}  # Functions that count the singular values above the dtype's epsilon
 _VECTORS: dict[str, dict[int, bool]] = {
     "_linalg_svd": {0: False, 2: True},
