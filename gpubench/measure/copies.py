@@ -22,6 +22,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..devices import Device
@@ -227,7 +228,7 @@ class _Pickler(pickle.Pickler):
         elif isinstance(value, types.FunctionType) and not is_stateless(value):
             self.owners.setdefault(id(value.__globals__), value.__globals__)
             new = id(value) not in self._followed and len(self._followed) < _MOST_FOLLOWED
-            if new and not is_library(str(value.__module__)):
+            if new and not (_is_installed(value.__code__.co_filename) or is_library(str(value.__module__))):
                 self._followed.add(id(value))
                 for each in (*_named_by(value), *(part for cell in value.__closure__ or () for part in _content(cell))):
                     self._own(each)
@@ -284,6 +285,13 @@ def _content(cell: Any) -> tuple[Any, ...]:
     with contextlib.suppress(ValueError):  # the variable of the closure isn't assigned yet
         return (cell.cell_contents,)
     return ()
+
+
+@functools.cache
+def _is_installed(place: str) -> bool:
+    """Whether a path lies in a folder that packages are installed into, whatever the folder's name."""
+    parent = str(Path(place).parent)
+    return any(Path(place).glob("*.dist-info")) or (parent != place and _is_installed(parent))
 
 
 def _is_users(module: types.ModuleType) -> bool:

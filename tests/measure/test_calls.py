@@ -320,6 +320,17 @@ def test_a_copied_call_leaves_alone_what_its_methods_reach_by_name(monkeypatch, 
     assert (Other.value, held.value) == (None, None)
 
 
+@pytest.mark.parametrize("installed", [False, True])
+def test_methods_of_installed_packages_are_not_read(tmp_path, installed):
+    if installed:
+        (tmp_path / "far-1.dist-info").mkdir()
+    far = {"__name__": "far", "held": held}
+    text = "class Far:\n    def keep(self, x): return held.keep(x)"
+    exec(compile(text, str(tmp_path / "far" / "far.py"), "exec"), far)
+    copied = copy_call(lambda each, x: each.keep(x), (far["Far"](), ROW), {}, dtype=torch.float64)
+    assert any(each is vars(held) for each in copied.shared.owners) is not installed
+
+
 def state():
     attributes = {name: value for name, value in vars(Average).items() if not name.startswith("__")}
     return attributes, list(Average.history), total, dict(kept), Average.ones.cache_info().currsize

@@ -214,7 +214,8 @@ def test_what_is_compiled_stays_compiled(make):
 
 
 USERS = """
-import functools, pathlib, pickle, random, secrets, time, uuid
+import dataclasses, functools, pathlib, pickle, random, secrets, time, uuid
+import pandas
 import numpy as np
 from torch import nn
 class Average:
@@ -266,6 +267,9 @@ class Counter:
         return x * Counter.calls
 class Settings(dict):
     __getattr__ = dict.__getitem__
+@dataclasses.dataclass
+class Scaled:
+    value: torch.Tensor
 class Answers:
     def __getattr__(self, name): raise KeyError(name)
     def __call__(self, x): return x * 2
@@ -307,6 +311,13 @@ CALLS = {
     "clock": lambda g: (lambda x: x * (time.perf_counter() * 1e3 % 1), g.randn(8)),
     "cancelled": lambda g: (lambda x: (x + 1e6) - 1e6, g.randn(64)),
     "weights": lambda g: (lambda x, w, s: (x @ w.to(x.dtype)) * s, x, w, s),
+    "tiny_of_numpy": lambda g: (lambda a: np.log(a + np.finfo(a.dtype).tiny), np.zeros(8, "f4")),
+    "largest": lambda g: (torch.nan_to_num, torch.full((8,), torch.inf)),
+    "largest_of_numpy": lambda g: (np.nan_to_num, np.full(8, np.inf, "f4")),
+    "bits": lambda g: (lambda a: a.view(np.int32), np.full(8, 1 / 3, "f4")),
+    "dataclass": lambda g: (lambda x: Scaled(x * 2), g.randn(8)),
+    "table": lambda g: (lambda x: pandas.DataFrame(x.numpy()), g.randn(8, 2)),
+    "kept": lambda g: (lambda x: Settings(scale=x * 2), g.randn(8)),
 }
 @pytest.mark.parametrize("name", CALLS)
 def test_call(gpubench, name): gpubench(*CALLS[name](gpubench))
@@ -333,13 +344,19 @@ def test_plain(benchmark, call): benchmark(*call)
 """
 LATER = "the first result alone: the call changes what it uses"
 PASSED = """average cache view parameters method float8 float8_e5m2 half_complex lazy lazy_module nested masked
-    quantised list text returned weights slow_first slow_step attention settings answers"""
+    quantised list text returned weights dataclass table kept slow_first slow_step attention settings answers"""
 DTYPE = "the result depends on the dtype, so float64 has another one"
 DRAWN = "the same call gives another result each time"
 OUTCOMES = {
     **dict.fromkeys(("global", "buffer", "class_counter"), ("passed", LATER)),
     **dict.fromkeys(PASSED.split(), ("passed", None)),
     **dict.fromkeys(("message", "tiny", "rank", "rank_of_numpy", "rank_of_solution"), ("unchecked", DTYPE)),
+    **dict.fromkeys(("largest", "bits"), ("unchecked", DTYPE)),
+    "tiny_of_numpy": ("unchecked", "float32 differs by 0.88 from float64, on a CPU too"),
+    "largest_of_numpy": (
+        "unchecked",
+        "rounding makes NaN or an infinity of what is finite in float64, or changes what the call does",
+    ),
     "address": ("unchecked", "the result depends on where the data lie in memory"),
     "objects": ("unchecked", "an array of objects can't be compared"),
     **dict.fromkeys(("clock", "secret", "identifier", "system"), ("unchecked", DRAWN)),
