@@ -158,7 +158,7 @@ class StagedTraining(Training):
 
     def epoch(self) -> float:
         rows = [len(inputs) for inputs, _ in self.batches]
-        return sum(n * loss.item() for n, loss in zip(rows, self.step(), strict=True)) / sum(rows)
+        return sum(n * float(loss) for n, loss in zip(rows, self.step(), strict=True)) / sum(rows)
 
 
 @dataclass

@@ -214,7 +214,8 @@ def trainer(
     rule, (variant, _, half) = optimizer(update, list(built.parameters()), rate), variant.partition(" ")
     autocast = (half or autocast_dtype(data.home)) if variant == "autocast" else None
     wrap = compiled if variant == "compile" else wrap
-    return Trainer(wrap(built) if wrap else built, TASKS[name].loss, split, rule, autocast=autocast)
+    called: Any = wrap(built) if wrap else built
+    return Trainer(called, TASKS[name].loss, split, rule, autocast=autocast)
 
 
 def verify_step(learner: Any, reference: Any, tolerance: float = GRADIENT_TOLERANCE) -> torch.Tensor:
