@@ -166,7 +166,7 @@ def test_old_results_are_converted_by_the_script_that_their_complaint_names(tmp_
     ):
         made.bench("model_parallel.mlp", cpu=1.0, size=None, params=params, parallel=parallel)
     made.bench("training.width", cpu=0.1 + 0.2, batch=5, width=3, widened="all layers", kind="details")
-    operators = [{"kind": "product", "count": 1, "flops": 1e300, "bytes": 1.0}]
+    operators = [{"kind": "product", "count": 1, "flops": 1e30, "bytes": 1.0}]
     usual = {"cpu": 1.0, "flops": 12345678901234567, "operators": operators, "memory_bytes": 9}
     made.bench("attention.causal", length=7, backend="math", **usual).bench("mine.attention", n=1, **usual)
     made.bench("time.x", cpu=1.0).skip("llm.decode_int8", batch=1).skip("mine.part", batch=1)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ..measure.state import State
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "estimate", "measure", "plugin", "runfile", "statistics")
+MEASURING_ROOMS = ("cards", "devices", "measure", "plugin", "runfile", "statistics")
 """Folders of the package with code that decides the meaning of a number: a run is resumed only with the same code."""
 LONGEST_REASON = 500
 _NO_COMPILER = re.compile(

@@ -235,12 +235,12 @@ def test_a_results_folder_that_a_test_removes_costs_nothing_measured(tmp_path, d
     [
         ("os.unlink(path); os.mkdir(path)", "ok"),
         ("os.unlink(path); os.symlink(os.path.abspath('mine.txt'), path)", "ok"),
-        ("os.truncate(path, 10)", "error"),  # its own result was cut off
+        ("time.sleep(0.3); os.truncate(path, 10)", "error"),  # its own result was cut off, what went before was read
         ("open(path, 'a').write('{\"event\": ')", "error"),
     ],
 )
 def test_a_journal_that_a_test_replaces_is_written_again(tmp_path, does, status):
-    source = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    path = 'out/run.ledger.jsonl'\n"
+    source = "import os, time\ndef test_it(benchmark):\n    benchmark(len, [])\n    path = 'out/run.ledger.jsonl'\n"
     source += f"    {does}\n" + LEN.replace("it", "other")
     (tmp_path / "mine.txt").write_text("mine")
     ran = measure(tmp_path, source, "--processes=1", code=int(status == "error"))
