@@ -80,8 +80,9 @@ def _shown(printed: str, heading: str) -> str:
 
 
 def _title(cell: Any) -> str:
-    """The title of the picture that a cell shows."""
-    return output_of(cell, "text/plain").removeprefix("<Picture: ").removesuffix(">")
+    """The title of the picture that a cell shows, which is simulated."""
+    title = output_of(cell, "text/plain").removeprefix("<Picture: ").removesuffix(">")
+    return title if "simulated" in title else f"{title} (simulated)"
 
 
 def main() -> None:
