@@ -206,7 +206,9 @@ def list_warnings(
 def _unmeasured(study: Study) -> str:
     groups = unmeasured_by_reason(study)
     skipped = [rows for rows in groups if rows[0].result.status == "skipped"]
-    parts = [f"{len(rows)} ({shorten(rows[0].result.reason or 'no reason given', 60)})" for rows in skipped[:3]]
+    sentences = [rows[0].result.reason or "no reason given" for rows in skipped[:3]]
+    cut = (sentence if len(sentence) <= 60 else f"{sentence[:59].rstrip()}…" for sentence in sentences)
+    parts = [f"{len(rows)} ({sentence})" for rows, sentence in zip(skipped, cut, strict=False)]
     more = sum(map(len, skipped[3:]))
     parts += [f"{more} for other reasons"] * bool(more)
     failed = [

@@ -4,6 +4,7 @@ DataParallel's split, and that it can't fall back unseen. Nothing here needs a G
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import duties
 import pytest
@@ -98,3 +99,11 @@ def test_the_tutorial_s_split_and_the_ideal_speedup_are_those_of_the_page(device
 def test_a_silent_fallback_is_an_error():
     with pytest.raises(GpubenchError, match=r"was given devices \[0, 1, 2\] and silently runs as the plain network"):
         data_parallel.replicated(nn.Linear(5, 2), [torch.device("cuda", i) for i in range(3)])
+
+
+def test_a_result_that_another_launch_has_measured_is_taken_over():
+    """As plain pytest does, in a process that has no losses to look at."""
+    bench = SimpleNamespace(home=CPU, preset="quick", parallel={}, case=SimpleNamespace(dtype="float32"))
+    bench.data, bench.declare, taken = SimpleNamespace(seed=0), lambda **_terms: None, []
+    suite.tabular(bench, SimpleNamespace(measure=lambda *given, **_record: taken.append(given)), "single", 1)
+    assert [given[0] for given in taken] == [bench]

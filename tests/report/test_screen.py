@@ -80,6 +80,8 @@ def test_failed_and_skipped_ones_are_counted_by_their_reasons():
     assert skipped in ending(*reasons)
     assert "Failed: 1 (a.c float32 on Synthetic)." in ending()
     assert 20 < ending("x" * 300).count("x") < 70
+    long = "too slow for the preset quick: one call takes 1.2 s (seen in warm-up); 3 must fit in 3 s: make it smaller"
+    assert "(too slow for the preset quick: one call takes 1.2 s (seen i…)" in ending(long)
 
 
 def test_what_failed_is_told_apart_by_size_dtype_and_device():
